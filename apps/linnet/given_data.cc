@@ -60,12 +60,6 @@ void take_sound(const char* command, DataOptions& data, const ModelConfig& confi
   data.patch = std::max<std::int64_t>(samples / columns->sound->channels, 1);
 }
 
-std::string kind_of_source(const std::string& source) {
-  DataOptions data;
-  set_source(data, source);
-  return data.kind;
-}
-
 }  // namespace
 
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {

@@ -12,6 +12,9 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
+/// The most pixels of a picture that is read or written. A small file may hold very many.
+inline constexpr std::int64_t most_image_pixels = std::int64_t{1} << 25;
+
 /// Whether a file is one of pictures by its extension, in small or capital letters: .png, .jpg or .jpeg.
 bool is_image_file(const std::filesystem::path& path);
 

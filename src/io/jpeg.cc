@@ -13,7 +13,6 @@
 namespace linnet {
 namespace {
 
-constexpr std::int64_t most_pixels = std::int64_t{1} << 25;
 constexpr std::size_t most_header_bytes = 65'536;  // of files without long comments or profiles
 
 class Decoder {
@@ -38,8 +37,8 @@ class Decoder {
   const Image& checked_header(const std::filesystem::path& path) const {
     if (colours_ == TJCS_CMYK || colours_ == TJCS_YCCK)
       fail("read_jpeg", "{}: expected grey or colour, got the four inks of a printer (CMYK)", path.string());
-    if (header_.width > most_pixels / header_.height)
-      fail("read_jpeg", "{}: expected at most {} pixels, got {} × {}", path.string(), most_pixels,
+    if (header_.width > most_image_pixels / header_.height)
+      fail("read_jpeg", "{}: expected at most {} pixels, got {} × {}", path.string(), most_image_pixels,
            header_.width, header_.height);
     return header_;
   }

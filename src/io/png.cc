@@ -13,8 +13,8 @@
 namespace linnet {
 namespace {
 
-// A small file may hold very many pixels. libpng reads some 10^7 of 16 bits in a second.
-constexpr std::int64_t most_pixels = std::int64_t{1} << 25, most_deep_pixels = std::int64_t{1} << 24;
+// libpng reads some 10^7 pixels of 16 bits in a second.
+constexpr std::int64_t most_deep_pixels = std::int64_t{1} << 24;
 
 // libpng's simplified interface keeps its state in one struct and reports errors in it.
 struct Codec : png_image {
@@ -27,8 +27,8 @@ struct Codec : png_image {
 void check(const char* operation, const Image& image) {
   if (image.channels != 1 && image.channels != 3)
     fail(operation, "expected an image of 1 or 3 channels, got {}", image.channels);
-  if (image.width < 1 || image.height < 1 || image.width > most_pixels / image.height)
-    fail(operation, "expected an image of 1 to {} pixels, got {} × {}", most_pixels, image.width,
+  if (image.width < 1 || image.height < 1 || image.width > most_image_pixels / image.height)
+    fail(operation, "expected an image of 1 to {} pixels, got {} × {}", most_image_pixels, image.width,
          image.height);
   const std::int64_t bytes = image.width * image.height * image.channels;
   if (image.pixels.size() != static_cast<std::size_t>(bytes))
@@ -39,7 +39,7 @@ void check(const char* operation, const Image& image) {
 // Of a file whose reading has begun.
 Image header_of(const Codec& codec, const std::filesystem::path& path) {
   const bool deep = (codec.format & PNG_FORMAT_FLAG_LINEAR) != 0;
-  const std::int64_t most = deep ? most_deep_pixels : most_pixels;
+  const std::int64_t most = deep ? most_deep_pixels : most_image_pixels;
   if (codec.width > most / std::max<png_uint_32>(codec.height, 1))
     fail("read_png", "{}: expected at most {} pixels{}, got {} × {}", path.string(), most,
          deep ? " of 16 bits" : "", codec.width, codec.height);
@@ -95,16 +95,16 @@ GridLayout grid_layout(std::int64_t count, std::int64_t width, std::int64_t heig
   if (count < 1 || columns < 1 || scale < 1 || gap < 0)
     fail<UsageError>("grid", "expected at least 1 image, 1 column, scale 1 and gap 0, got {}, {}, {} and {}",
                      count, columns, scale, gap);
-  if (scale > most_pixels || gap > most_pixels)
-    fail<UsageError>("grid", "expected a picture of at most {} pixels, got scale {} and gap {}", most_pixels,
-                     scale, gap);
+  if (scale > most_image_pixels || gap > most_image_pixels)
+    fail<UsageError>("grid", "expected a picture of at most {} pixels, got scale {} and gap {}",
+                     most_image_pixels, scale, gap);
   columns = std::min(columns, count);
   const std::int64_t rows = (count + columns - 1) / columns;
   const std::int64_t cell_width = width * scale + gap, cell_height = height * scale + gap;
   if (checked_size(Shape{rows, cell_height}) + gap >
-      most_pixels / (checked_size(Shape{columns, cell_width}) + gap))
+      most_image_pixels / (checked_size(Shape{columns, cell_width}) + gap))
     fail<UsageError>("grid", "expected a picture of at most {} pixels, got {} rows and {} columns of {} × {}",
-                     most_pixels, rows, columns, cell_width, cell_height);
+                     most_image_pixels, rows, columns, cell_width, cell_height);
   return {.columns = columns,
           .cell_width = cell_width,
           .cell_height = cell_height,

@@ -262,6 +262,12 @@ void set_source(DataOptions& data, const std::string& source) {
   data.path = source;
 }
 
+std::string kind_of_source(const std::string& source) {
+  DataOptions data;
+  set_source(data, source);
+  return data.kind;
+}
+
 DataOptions data_for_model(const ModelConfig& model, const std::string& source, const std::string& kind) {
   constexpr std::int64_t bytes = 256;
   DataOptions data;
@@ -303,12 +309,8 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
 DataOptions data_for_model(const Model& model, const std::string& source, const std::string& kind) {
   const ModelConfig& config = model.config();
   const std::string& tokenizer = model.assets().tokenizer;
-  DataOptions named;
-  if (!kind.empty())
-    named.kind = kind;
-  else if (!tokenizer.empty())
-    set_source(named, source);
-  DataOptions data = data_for_model(config, source, kind.empty() && tokenizer.empty() ? "" : named.kind);
+  DataOptions data =
+      data_for_model(config, source, kind.empty() && !tokenizer.empty() ? kind_of_source(source) : kind);
   if (data.kind == "text" && !tokenizer.empty()) data.opened_tokenizer.emplace(tokenizer, config.vocabulary);
   if (data.kind == "images") data.channels = config.image_channels;
   const std::optional<Columns>& columns = network_of(model).columns();
