@@ -417,14 +417,14 @@ class MpiTransport final : public Transport {
       std::this_thread::sleep_for(report_limit);
       std::_Exit(1);
     }
+    // Before the wait, in which nobody is heard.
+    const std::vector<int> suspects = suspects_of_broken_connection();
     for (const auto begin = Clock::now(); dead_.empty() && Clock::now() - begin < leaving_limit;) {
       const std::vector<int> dead = peers_->dead(stop_was_requested());
       dead_.insert(dead.begin(), dead.end());
       std::this_thread::sleep_for(milliseconds(1));
     }
-    if (dead_.empty())  // It is a rank on another machine, one to which messages are left.
-      for (int other = 0; other < size_; ++other)
-        if (transfers_->pending_to(other) || control_->pending_to(other)) dead_.insert(other);
+    if (dead_.empty()) dead_.insert(suspects.begin(), suspects.end());  // one on another machine
     if (lowest() == rank_) {
       report_death(dead_.size() == 1
                        ? peers_->text(*dead_.begin())
@@ -435,6 +435,14 @@ class MpiTransport final : public Transport {
       std::this_thread::sleep_for(report_limit);
     }
     std::_Exit(1);
+  }
+
+  /// Ranks to which messages are left, one of which has closed its connection.
+  std::vector<int> suspects_of_broken_connection() const {
+    std::vector<int> result;
+    for (int other = 0; other < size_; ++other)
+      if (transfers_->pending_to(other) || control_->pending_to(other)) result.push_back(other);
+    return peers_->suspects(result);
   }
 
   /// The lowest rank from `least` on that lives, as far as this one knows; it is not above this one.

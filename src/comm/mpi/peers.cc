@@ -83,6 +83,24 @@ std::vector<int> Peers::dead(bool stop_requested) {
   return result;
 }
 
+std::vector<int> Peers::suspects(const std::vector<int>& ranks) const {
+  const Clock::time_point now = Clock::now();
+  const auto sends_heartbeats = [&](int rank) { return std::ranges::count(heartbeats_, rank) > 0; };
+  const auto silent_for = [&](int rank) { return now - heard_[static_cast<std::size_t>(rank)]; };
+  Clock::duration longest{};
+  for (const int rank : ranks)
+    if (sends_heartbeats(rank)) longest = std::max(longest, silent_for(rank));
+  // The last heartbeat of a rank that lives may be one interval old, and be late.
+  const Clock::duration lately = std::max<Clock::duration>(2 * heartbeat_interval, longest / 2);
+  std::vector<int> result;
+  for (const int rank : ranks) {
+    const bool watched = watches_[static_cast<std::size_t>(rank)] >= 0;
+    const bool heard = sends_heartbeats(rank) && longest > lately && silent_for(rank) <= lately;
+    if (!watched && !heard) result.push_back(rank);
+  }
+  return result.empty() ? ranks : result;
+}
+
 std::string Peers::text(int rank) const {
   const Process& its = processes_[static_cast<std::size_t>(rank)];
   return fmt::format("rank {} of {} (process {} on {})", rank, processes_.size(), its.id, its.machine.data());

@@ -41,6 +41,10 @@ class Peers {
   /// The ranks that are dead and have not left.
   std::vector<int> dead(bool stop_requested);
 
+  /// Of ranks one of which must be dead, the likely ones: not those that the system watches, nor those that
+  /// have been heard lately while others were silent. All of them where that leaves none.
+  std::vector<int> suspects(const std::vector<int>& ranks) const;
+
   std::string text(int rank) const;  ///< "rank 2 of 4 (process 4711 on machine)"
 
  private:
