@@ -37,8 +37,9 @@ using std::chrono::milliseconds;
 constexpr microseconds shortest_rest{10}, longest_rest{1000}, idle_rest{10000};
 
 /// How long others have for the end of what they do when a rank fails, a rank for its sentence about it, and
-/// its last messages for their way.
-constexpr milliseconds failure_limit{1000}, report_limit{700}, leaving_limit{300};
+/// its last messages for their way. A rank that has spoken ends after the others have read it: what they have
+/// not read is lost where they write first to the connection that it closes.
+constexpr milliseconds failure_limit{1000}, report_limit{700}, leaving_limit{300}, reading_limit{100};
 
 /// Before a rank counts as dead, its last messages are read: so many checks in a row have to find it dead.
 constexpr int confirmations = 4;
@@ -218,7 +219,9 @@ class MpiTransport final : public Transport {
   }
 
   /// Whether the rank reads control messages: one that has left waits until this rank leaves too.
-  bool reads(int other) const { return !(leaving_ && peers_->has_left(other)) && !dead_.contains(other); }
+  bool reads(int other) const {
+    return !(leaving_ && peers_->has_left(other)) && !dead_.contains(other) && !suspects_.contains(other);
+  }
 
   void tell_all(Notice notice, int about = 0, const std::string& text = {}) {
     for (int other = 0; other < size_; ++other)
@@ -292,7 +295,7 @@ class MpiTransport final : public Transport {
     if (now - last_heartbeat_ < Peers::heartbeat_interval) return;
     last_heartbeat_ = now;
     for (const int other : peers_->heartbeats())
-      if (reads(other) && !control_->pending_to(other)) send_to(other, Notice::heartbeat);
+      if (reads(other) && (within_mpi_ || !control_->pending_to(other))) send_to(other, Notice::heartbeat);
   }
 
   /// Whether the thread is to end.
@@ -400,6 +403,7 @@ class MpiTransport final : public Transport {
       control_->next();
       std::this_thread::sleep_for(milliseconds(1));
     }
+    std::this_thread::sleep_for(reading_limit);
     std::_Exit(1);
   }
 
@@ -417,18 +421,20 @@ class MpiTransport final : public Transport {
       std::this_thread::sleep_for(report_limit);
       std::_Exit(1);
     }
-    // Before the wait, in which nobody is heard.
-    const std::vector<int> suspects = suspects_of_broken_connection();
+    suspect_by_broken_connection();  // before the wait, in which nobody is heard
     for (const auto begin = Clock::now(); dead_.empty() && Clock::now() - begin < leaving_limit;) {
       const std::vector<int> dead = peers_->dead(stop_was_requested());
       dead_.insert(dead.begin(), dead.end());
       std::this_thread::sleep_for(milliseconds(1));
+      send_heartbeats();
     }
-    if (dead_.empty()) dead_.insert(suspects.begin(), suspects.end());  // one on another machine
+    if (dead_.empty()) dead_ = suspects_;  // one on another machine
+    suspects_.clear();
     if (lowest() == rank_) {
       report_death(dead_.size() == 1
                        ? peers_->text(*dead_.begin())
                        : fmt::format("one of the ranks {} of {}", fmt::join(dead_, ", "), size_));
+      std::this_thread::sleep_for(reading_limit);
     } else {
       // The rank that is to say it may not have noticed, and the launcher ends it with this one.
       if (dead_.size() == 1) tell_all(Notice::death, *dead_.begin());
@@ -437,12 +443,13 @@ class MpiTransport final : public Transport {
     std::_Exit(1);
   }
 
-  /// Ranks to which messages are left, one of which has closed its connection.
-  std::vector<int> suspects_of_broken_connection() const {
-    std::vector<int> result;
+  /// Of the ranks to which messages are left one has closed its connection.
+  void suspect_by_broken_connection() {
+    std::vector<int> left;
     for (int other = 0; other < size_; ++other)
-      if (transfers_->pending_to(other) || control_->pending_to(other)) result.push_back(other);
-    return peers_->suspects(result);
+      if (transfers_->pending_to(other) || control_->pending_to(other)) left.push_back(other);
+    const std::vector<int> suspects = peers_->suspects(left);
+    suspects_.insert(suspects.begin(), suspects.end());
   }
 
   /// The lowest rank from `least` on that lives, as far as this one knows; it is not above this one.
@@ -488,6 +495,7 @@ class MpiTransport final : public Transport {
   std::optional<SharedFlag> death_said_;
   std::set<int> acknowledged_;  ///< ranks that know of this one's failure
   std::set<int> dead_;
+  std::set<int> suspects_;  ///< one of which has closed its connection
   std::optional<Clock::time_point> failing_;
   Clock::time_point last_watch_{}, last_heartbeat_{};
   microseconds rest_ = shortest_rest;
