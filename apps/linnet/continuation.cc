@@ -1,6 +1,6 @@
 #include "continuation.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -30,15 +30,20 @@ std::int64_t continue_series(const Continuation& wanted) {
                                   .seed = wanted.sampling.seed,
                                   .temperature = wanted.sampling.temperature,
                                   .threads = wanted.threads});
-  std::string lines = input.series.times.empty() ? "row" : "time";
-  for (const std::string& column : input.series.columns) lines += "," + csv_cell(column);
+  // Nothing where the times of the last rows do not say how they go on.
+  const bool timed = !input.series.time_text(input.series.rows()).empty();
+  std::vector<std::string> cells;
+  if (timed) cells.push_back(csv_cell(input.series.time));
+  for (const std::string& column : input.series.columns) cells.push_back(csv_cell(column));
+  std::string lines = fmt::format("{}\n", fmt::join(cells, ","));
   for (std::int64_t step = 0; step < steps; ++step) {
-    const std::string time = input.series.time_text(input.series.rows() + step);
-    lines += "\n" + (time.empty() ? fmt::format("{}", step + 1) : time);
+    cells.clear();
+    if (timed) cells.push_back(input.series.time_text(input.series.rows() + step));
     for (std::int64_t column = 0; column < std::ssize(input.series.columns); ++column)
-      lines += fmt::format(",{:.7g}", paths.at(0, step, column));
+      cells.push_back(fmt::format("{:.7g}", paths.at(0, step, column)));
+    lines += fmt::format("{}\n", fmt::join(cells, ","));
   }
-  write_file_atomically(wanted.out, lines + "\n");
+  write_file_atomically(wanted.out, lines);
   return steps;
 }
 

@@ -78,6 +78,9 @@ void run(const Arguments& arguments) {
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   const ModelConfig& config = model->config();
+  if (config.columns > 0 || config.field_sizes().size() != 1)
+    fail<UsageError>("embed", "expected a model of one token per step, got one of {} fields and {} columns",
+                     config.field_sizes().size(), config.columns);
   DataOptions source =
       data_of("embed", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split});
   source.labels = true;  // written for models without classes too
@@ -85,9 +88,6 @@ void run(const Arguments& arguments) {
   const Dataset& dataset = *data;
   check_fit(config, dataset);
   check_assets(model->assets(), dataset);
-  if (dataset.fields().size() != 1 || dataset.columns() != 0)
-    fail<UsageError>("embed", "expected data of one token per step, got {} fields and {} columns",
-                     dataset.fields().size(), dataset.columns());
   const std::int64_t size = dataset.size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);
   const std::int64_t rows_of_example = arguments.per_token ? config.length : 1;

@@ -29,7 +29,10 @@ struct Arguments {
   std::vector<Option> of_draws;  ///< those that only a model of densities has a use for
 };
 
-/// One column: its last numbers, the median and the bounds of the intervals.
+/// What stands for a step: of draws their median.
+const char* centre_of(const SeriesInput& input) { return has_densities(input) ? "median" : "mean"; }
+
+/// One column: its last numbers, the median or the mean, and the bounds of the intervals.
 Chart chart_of(const SeriesInput& input, const Arguments& arguments,
                const std::vector<std::int64_t>& intervals, const SeriesPaths& paths, std::int64_t column) {
   Chart chart{.title = input.series.columns[static_cast<std::size_t>(column)],
@@ -51,7 +54,7 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
   for (std::int64_t step = 0; step < arguments.steps; ++step) {
     const auto x = static_cast<double>(step + 1);
     const SeriesPaths::Summary summary = paths.summary(step, column, intervals);
-    chart.line(has_densities(input) ? "median" : "mean").points.emplace_back(x, summary.median);
+    chart.line(centre_of(input)).points.emplace_back(x, summary.median);
     for (std::size_t i = 0; i < intervals.size(); ++i)
       for (const bool upper : {false, true}) {
         Chart::Line& line = chart.line(fmt::format("{} % {}", intervals[i], upper ? "above" : "below"));
@@ -98,7 +101,8 @@ void run(const Arguments& arguments) {
                                   .threads = chosen.threads});
   // Nothing where the times of the last rows do not say how they go on.
   const bool timed = !input.series.time_text(input.series.rows()).empty();
-  std::string lines = timed ? "step,time,column,median" : "step,column,median";
+  const char* const centre = centre_of(input);
+  std::string lines = fmt::format("step,{}column,{}", timed ? "time," : "", centre);
   for (const std::int64_t percent : intervals) lines += fmt::format(",low_{0},high_{0}", percent);
   lines += "\n";
   Json rows = Json::array();
@@ -111,7 +115,7 @@ void run(const Arguments& arguments) {
       Json row = {{"step", step + 1}};
       if (timed) row["time"] = time;
       row["column"] = input.series.columns[column];
-      row["median"] = median;
+      row[centre] = median;
       for (std::size_t i = 0; i < intervals.size(); ++i) {
         const auto [low, high] = bounds[i];
         lines += fmt::format(",{:.7g},{:.7g}", low, high);
@@ -146,11 +150,11 @@ void run(const Arguments& arguments) {
 
 void add_forecast(Command& program) {
   auto arguments = std::make_shared<Arguments>();
-  Command command = program.add_subcommand("forecast", "Continue a series: medians and intervals");
+  Command command = program.add_subcommand("forecast", "Continue a series: means, or medians and intervals");
   command.footer(
       "Draws how the series may go on after its last row and writes the median of the draws at every step, "
       "and\n"
-      "the bounds between which a share of them lies.\n"
+      "the bounds between which a share of them lies. A model of squared errors predicts means alone.\n"
       "Example: linnet forecast runs/series --data ETTh1.csv --steps 96 --out next.csv --plot next.svg");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,

@@ -98,10 +98,14 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   if (!arguments.target.empty() && data.kind != "sound")
     fail<UsageError>(command, "expected data of sound with --target, got data of kind \"{}\"", data.kind);
   data.target = arguments.target;
-  if (data.kind == "sound" && !config.shifted() && data.target.empty())
+  if (data.kind == "sound" && !config.shifted() && data.target.empty()) {
+    if (!arguments.has_target)
+      fail<UsageError>(command, "expected the data of the run for a model of inputs and outputs, got {}",
+                       arguments.data);
     fail<UsageError>(
         command, "expected --target with the outputs for {}, as the model has inputs and outputs, got none",
         arguments.data);
+  }
   if (arguments.split == "test") {
     take_as_test(data);
     // The names of labels and of columns are those of the run's own data.

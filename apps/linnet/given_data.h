@@ -13,6 +13,7 @@ struct GivenData {
   std::string kind;         ///< --data-kind, or empty
   std::string split;        ///< "training", "validation" or "test"
   std::string target = {};  ///< --target: the outputs for sound in `data`, or empty
+  bool has_target = false;  ///< whether the command has --target
 };
 
 /// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command

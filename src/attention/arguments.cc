@@ -5,6 +5,8 @@
 #include <cmath>
 #include <functional>
 
+#include "base/memory.h"
+
 namespace linnet {
 namespace {
 
@@ -171,9 +173,13 @@ AttentionSizes check_backward(const char* operation, const AttentionGradients& g
 void check_memory(const char* operation, std::span<const float> memory, std::int64_t slots,
                   std::int64_t slot_floats) {
   const std::int64_t found = static_cast<std::int64_t>(memory.size());
-  if (memory.data() != nullptr && slots > 0 && found / slots < slot_floats)
+  if (memory.data() == nullptr) {
+    const double bytes = sizeof(float) * static_cast<double>(slots) * static_cast<double>(slot_floats);
+    if (bytes > unasked_bytes) require_memory(fmt::format("a state of {} slots", slots), bytes);
+  } else if (slots > 0 && found / slots < slot_floats) {
     fail(operation, "expected memory of {} floats for each of {} slots, got {} floats", slot_floats, slots,
          found);
+  }
 }
 
 template <class T>

@@ -52,7 +52,7 @@ void check_state_gradient(const char* operation, const char* which, View<const f
          to_string(gradient.shape()));
 }
 
-/// Throws unless `memory`, where given, has floats for that many slots.
+/// Throws unless `memory`, where given, has floats for that many slots, and otherwise the free memory has.
 void check_memory(const char* operation, std::span<const float> memory, std::int64_t slots,
                   std::int64_t slot_floats);
 

@@ -14,8 +14,11 @@ std::string bytes_text(double bytes);
 /// folder in which proc/ and sys/ are looked up.
 double available_memory(const std::filesystem::path& root = "/");
 
-/// Throws Error where less memory is available than `bytes`, which `what` needs at the very least: asking for
-/// it would end in this or other programs being killed.
+/// So few may be taken without `require_memory`, which reads files of the system.
+inline constexpr double unasked_bytes = 16e6;
+
+/// Throws OutOfMemoryError where less memory is available than `bytes`, which `what` needs at the very least:
+/// asking for it would end in this or other programs being killed.
 void require_memory(const std::string& what, double bytes);
 
 }  // namespace linnet

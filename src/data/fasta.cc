@@ -138,8 +138,7 @@ std::optional<std::int64_t> sequence_of(const Dataset& dataset, std::int64_t ind
 }
 
 Datasets open_fasta(const DataOptions& options, const Parts& parts) {
-  if (options.length < 1)
-    fail<UsageError>("data", "expected data.length of at least 1 for sequences, got {}", options.length);
+  check_example_length(options, "sequences");
   const auto read = [](const char* key, const std::string& value) {
     std::vector<Sequence> sequences;
     for (const std::filesystem::path& path : files_named(key, value, "fasta"))

@@ -83,6 +83,14 @@ std::vector<fs::path> files_named(const char* key, const std::string& value, con
   return files_found(value);
 }
 
+void check_example_length(const DataOptions& options, std::string_view kind) {
+  if (options.length >= 1) return;
+  fail<UsageError>("data",
+                   "expected data.length of at least 1 for {}, got {}: a configuration without it is for "
+                   "another kind of data",
+                   kind, options.length);
+}
+
 void check_text(std::string_view bytes, const std::string& origin, const char* advice) {
   if (const std::size_t zero = bytes.find('\0'); zero != std::string_view::npos)
     fail("data", "{}: expected text, got a binary file, whose byte {} is 0{}", origin, zero, advice);

@@ -33,6 +33,9 @@ std::vector<std::filesystem::path> files_named(const char* key, const std::strin
 /// folder.
 std::string absolute_names(const std::string& value);
 
+/// Throws UsageError where `options` have no length of an example, which data of that kind need.
+void check_example_length(const DataOptions& options, std::string_view kind);
+
 /// Throws Error for the bytes of a binary file, which are known by a byte of 0. `advice` ends the sentence.
 void check_text(std::string_view bytes, const std::string& origin, const char* advice = "");
 

@@ -117,8 +117,7 @@ std::unique_ptr<Dataset> dataset_of(std::optional<std::vector<Line>>& lines,
 }  // namespace
 
 Datasets open_lines(const DataOptions& options, const Parts& parts) {
-  if (options.length < 1)
-    fail<UsageError>("data", "expected data.length of at least 1 for lines, got {}", options.length);
+  check_example_length(options, "lines");
   const auto hold_out = [&](std::vector<Line>& all) {
     if (all.size() < held_out_every)
       fail("data", "{}: expected at least {} lines, every tenth of which is held out, got {}", options.path,

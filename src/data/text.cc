@@ -92,9 +92,7 @@ std::size_t training_bytes(std::string_view text) {
 }
 
 Datasets open_text(const DataOptions& options, const Parts& parts) {
-  if (options.length < 1)
-    fail<UsageError>("data", "expected data.length of at least 1 for {}, got {}", options.kind,
-                     options.length);
+  check_example_length(options, options.kind);
   const bool tokenized = options.opened_tokenizer || !options.tokenizer.empty();
   const auto length = static_cast<std::size_t>(options.length);
   const auto read = [&](const char* key, const std::string& value) {

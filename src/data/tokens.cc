@@ -150,8 +150,7 @@ std::vector<std::filesystem::path> token_files(const char* key, const std::strin
 }
 
 Datasets open_tokens(const DataOptions& options, const Parts& parts) {
-  if (options.length < 1)
-    fail<UsageError>("data", "expected data.length of at least 1 for tokens, got {}", options.length);
+  check_example_length(options, "tokens");
   if (options.token_bytes != 2 && options.token_bytes != 4)
     fail<UsageError>("data", "expected data.token_bytes of 2 or 4, got {}", options.token_bytes);
   const std::vector<std::int64_t> declared = field_sizes(options.fields);

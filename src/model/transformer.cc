@@ -15,9 +15,8 @@ namespace {
 /// Throws Error where the memory that is free does not hold `floats` for each of `count` things, which `what`
 /// names; few are taken without asking.
 void require_floats(fmt::format_string<std::int64_t&> what, std::int64_t count, double floats) {
-  constexpr double small_bytes = 16e6;
   const double bytes = static_cast<double>(count) * sizeof(float) * floats;
-  if (bytes > small_bytes) require_memory(fmt::format(what, count), bytes);
+  if (bytes > unasked_bytes) require_memory(fmt::format(what, count), bytes);
 }
 
 }  // namespace

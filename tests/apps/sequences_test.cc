@@ -249,6 +249,29 @@ TEST_F(SeriesProgram, NamesOfColumnsAreCellsOfWhatIsWritten) {
   EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,\"flow, m3\",ramp\n"));
 }
 
+TEST_F(SeriesProgram, WhatFollowsASeriesHasItsColumns) {
+  const auto next = [&](const std::string& header, const std::function<std::string(int)>& before) {
+    std::string text = header + "\n";
+    for (int i = 0; i < 200; ++i)
+      text += fmt::format("{}{:.3f},{}\n", before(i), std::sin(0.3 * i), 0.01 * i);
+    folder_.file("series.csv", text);
+    std::filesystem::remove_all(path("run"));
+    train({"data.time="});
+    succeed({"generate", path("run"), "--prompt-file", path("series.csv"), "--length", "2", "--out",
+             path("next.csv")});
+    return lines_of(read_file(path("next.csv")));
+  };
+  const Strings dated =
+      next("at,wave,ramp", [](int i) { return fmt::format("2026-01-01 {:02}:{:02},", i / 60, i % 60); });
+  ASSERT_EQ(dated.size(), 3u);
+  EXPECT_EQ(dated[0], "at,wave,ramp");
+  EXPECT_THAT(dated[1], testing::StartsWith("2026-01-01 03:20"));
+  const Strings untimed = next("wave,ramp", [](int) { return std::string(); });
+  ASSERT_EQ(untimed.size(), 3u);
+  EXPECT_EQ(untimed[0], "wave,ramp");
+  EXPECT_EQ(std::ranges::count(untimed[1], ','), 1);
+}
+
 TEST_F(SeriesProgram, WhatGoesBeyond64BitsOrTheMemoryIsASentence) {
   train();
   std::string text = "time,wave,ramp\n";
@@ -376,6 +399,8 @@ TEST_F(SeriesProgram, SquaredErrorsGiveMeansWithoutIntervals) {
   EXPECT_EQ(json["samples"], 1);
   ASSERT_EQ(json["forecast"].size(), 6u);
   EXPECT_FALSE(json["forecast"][0].contains("low_50"));
+  EXPECT_TRUE(json["forecast"][0].contains("mean"));
+  EXPECT_TRUE(succeed({"forecast", path("run"), "--steps", "1"}).out.starts_with("step,time,column,mean\n"));
   for (const char* option : {"--intervals", "--samples", "--seed"})
     refuses(usage, {"forecast", path("run"), option, "80"}, {option, "squared-error", "means alone"});
   for (const char* option : {"--seed", "--temperature"})

@@ -67,6 +67,10 @@ TEST_F(SoundFilter, IsMeasuredAgainstTheSamplesOfItsFiles) {
 
   refuses(failed, joined(command, {"--target", band("clean")}), {"number of frames", "8000", "24000"});
   refuses(usage, command, {"target"});
+  refuses(usage, {"embed", path("filter"), "--data", band("noisy"), "--out", path("x")},
+          {"one token per step"});
+  refuses(usage, {"approximate", "--model", path("filter"), "--data", band("noisy")},
+          {"the data of the run"});
   refuses(usage, {"generate", path("filter"), "--prompt-file", band("clean"), "--out", path("next.wav")},
           {"next step", "same-step", "linnet filter"});
 }

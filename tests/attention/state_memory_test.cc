@@ -140,6 +140,16 @@ TEST(StateMemory, ALinearSlotAtPositionZeroIsEmptyWhateverItsMemoryHolds) {
   }
 }
 
+TEST(StateMemory, WhatTheMachineCannotHoldIsRefusedBeforeItIsTaken) {
+  for (const Case& a : cases()) {
+    SCOPED_TRACE(a.name);
+    constexpr std::int64_t many = std::int64_t{1} << 34;
+    EXPECT_TRUE(error_of<OutOfMemoryError>([&] {
+                  make_attention(a.options)->make_state(many, shape, 50);
+                }).starts_with(fmt::format("[memory] expected a state of {} slots to fit", many)));
+  }
+}
+
 TEST(StateMemory, WhatTheMemoryCannotHoldIsRefusedAndChangesNothing) {
   for (const Case& a : cases()) {
     SCOPED_TRACE(a.name);
