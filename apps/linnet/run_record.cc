@@ -109,10 +109,7 @@ std::optional<RunColumns> columns_of_model(const fs::path& model) {
   const auto run = run_of(model);
   auto result = RunColumns::read(run.value_or(model));
   if (!result || !run || result->sound) return result;
-  const DataOptions data = RunRecord::read(*run).config.data;
-  result->columns = data.columns;
-  result->time = data.time;
-  result->missing = data.missing;
+  result->form = series_form(RunRecord::read(*run).config.data);
   return result;
 }
 

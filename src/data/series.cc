@@ -234,6 +234,7 @@ struct Setting {
   std::int64_t length = 0, horizon = 0, patch = 1;
   bool apart = false;           ///< whether every column is a sequence of its own
   ColumnStatistics statistics;  ///< of the training part
+  SeriesForm form;
 };
 
 /// The same statistics for each of several rows.
@@ -257,6 +258,7 @@ class SeriesDataset final : public Dataset {
         setting_(std::move(setting)) {}
 
   const Series& first() const { return series_->front(); }
+  const SeriesForm& form() const { return setting_->form; }
 
   std::int64_t size() const override {
     return windows_.size() * (setting_->apart ? std::ssize(column_names()) : 1);
@@ -453,6 +455,19 @@ const Series* first_series(const Dataset& dataset) {
   return series != nullptr ? &series->first() : nullptr;
 }
 
+std::optional<SeriesForm> series_form(const Dataset& dataset) {
+  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  if (series == nullptr) return std::nullopt;
+  return series->form();
+}
+
+SeriesForm series_form(const DataOptions& options) {
+  return {.columns = options.columns,
+          .time = options.time,
+          .missing = options.missing == DataOptions().missing ? "" : options.missing,
+          .split = options.validation.empty() ? split_of(options) : ""};
+}
+
 std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin) {
   const std::string split = split_of(options);
   return options.validation.empty() ? divide_series(series, split, origin).training : series.rows();
@@ -482,6 +497,7 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
   setting->patch = options.patch;
   setting->apart = options.columns_apart;
   setting->statistics = statistics_of(*series, training);
+  setting->form = series_form(options);
 
   const auto own_files = [&](const char* key, const std::string& value, const char* part) {
     const std::vector<fs::path> own = files_named(key, value, options.kind);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,18 @@ std::string likely_time(const Series& series);
 
 /// The first file of a dataset of the kind "series"; null for others. It lives as long as the dataset.
 const Series* first_series(const Dataset& dataset);
+
+/// How the files of a series were read and divided: values of these keys of DataOptions.
+struct SeriesForm {
+  std::string columns = {}, time = {}, missing = {};  ///< empty: the default
+  std::string split = {};                             ///< empty where other files are for validation
+};
+
+/// That of a dataset of the kind "series"; nothing for others.
+std::optional<SeriesForm> series_form(const Dataset& dataset);
+
+/// The same of the options themselves.
+SeriesForm series_form(const DataOptions& options);
 
 /// Rows of the training part of a series, as open_series divides it. Throws as it does.
 std::int64_t training_rows(const Series& series, const DataOptions& options, const std::string& origin);

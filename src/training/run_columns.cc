@@ -17,8 +17,19 @@ namespace linnet {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+constexpr std::pair<const char*, std::string SeriesForm::*> keys_of_form[] = {
+    {"columns", &SeriesForm::columns},
+    {"time", &SeriesForm::time},
+    {"missing", &SeriesForm::missing},
+    {"split", &SeriesForm::split}};
+
+}  // namespace
+
 RunColumns RunColumns::of(const Dataset& dataset) {
   RunColumns columns{dataset.column_names(), dataset.applied_statistics()};
+  columns.form = series_form(dataset).value_or(SeriesForm());
   columns.sound = sound_format(dataset);
   return columns;
 }
@@ -41,9 +52,7 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
       return result;
     }
     result.names = json.at("names").get<std::vector<std::string>>();
-    for (const auto& [key, value] :
-         {std::pair("columns", &result.columns), {"time", &result.time}, {"missing", &result.missing}})
-      *value = json.value(key, std::string());
+    for (const auto& [key, member] : keys_of_form) result.form.*member = json.value(key, std::string());
     if (!json.contains("mean")) return result;
     result.applied.mean = json.at("mean").get<std::vector<double>>();
     result.applied.deviation = json.at("deviation").get<std::vector<double>>();
@@ -59,9 +68,10 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
 }
 
 void RunColumns::take_form(DataOptions& data) const {
-  data.columns = columns;
-  data.time = time;
-  if (!missing.empty()) data.missing = missing;
+  data.columns = form.columns;
+  data.time = form.time;
+  if (!form.missing.empty()) data.missing = form.missing;
+  data.split = form.split;
   data.columns_apart = !applied.mean.empty();
 }
 
@@ -72,8 +82,8 @@ void RunColumns::write(const fs::path& run) const {
     json["mean"] = applied.mean;
     json["deviation"] = applied.deviation;
   }
-  for (const auto& [key, value] : {std::pair("columns", columns), {"time", time}, {"missing", missing}})
-    if (!value.empty()) json[key] = value;
+  for (const auto& [key, member] : keys_of_form)
+    if (!(form.*member).empty()) json[key] = form.*member;
   write_file_atomically(run / columns_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 

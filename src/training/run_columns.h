@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/series.h"
 #include "io/sound.h"
 #include "linnet/dataset.h"
 
@@ -13,14 +14,12 @@ namespace linnet {
 /// The file of a run's folder that holds the columns of its data.
 inline constexpr const char* columns_file = "columns.json";
 
-/// What columns.json in the folder of a run holds: of real numbers the columns of its data, of sound its rate
-/// and channels. That of a model which was made from a run also says how columns are read, as there is no
-/// record of the run beside it.
+/// What columns.json in the folder of a run holds: of real numbers the columns of its data and how they were
+/// read, which a model that has no record of its run knows from here alone; of sound its rate and channels.
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
-  std::string columns = {}, time = {},
-              missing = {};  ///< values of data.columns and so on; empty: the default
+  SeriesForm form = {};
   std::optional<SoundFormat> sound = {};
 
   static RunColumns of(const Dataset& dataset);

@@ -350,12 +350,16 @@ TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
 }
 
 TEST_F(SeriesProgram, ConvertedModelsReadTheColumnsAsTheirRunDid) {
-  train({"data.columns=ramp,wave", "data.missing=forward-fill"});
-  const std::string once = path("once"), twice = path("twice");
+  train({"data.columns=ramp,wave", "data.missing=forward-fill", "data.split=0.2,0.7"});
+  const std::string once = path("once"), twice = path("twice"), bare = path("bare");
   succeed({"convert", path("run"), "--weights", "f32", "--out", once});
   succeed({"convert", once, "--weights", "f32", "--out", twice});
+  // A run of the library has no record.
+  std::filesystem::create_directory(bare);
+  for (const char* file : {"config.json", "model.safetensors", "columns.json"})
+    std::filesystem::copy_file(path("run") + "/" + file, bare + "/" + file);
   std::string text = "time,noise,wave,ramp\n";
-  for (int i = 0; i < 80; ++i)
+  for (int i = 0; i < 200; ++i)
     text += fmt::format("{},x,{},{}\n", 2 * i, i == 5 ? "" : fmt::format("{}", std::sin(0.3 * i)), 0.01 * i);
   const std::string data = folder_.file("more.csv", text);
   const auto json_with = [&](const char* command, const std::string& model) {
@@ -364,10 +368,11 @@ TEST_F(SeriesProgram, ConvertedModelsReadTheColumnsAsTheirRunDid) {
   for (const auto& [command, key] :
        {std::pair("forecast", "forecast"), {"score", "nats_per_step"}, {"evaluate", "bits_per_token"}}) {
     EXPECT_EQ(json_with(command, once)[key], json_with(command, path("run"))[key]) << command;
+    EXPECT_EQ(json_with(command, bare)[key], json_with(command, path("run"))[key]) << command;
     EXPECT_EQ(json_with(command, twice)[key], json_with(command, once)[key]) << command;
   }
   succeed({"generate", twice, "--prompt-file", data, "--length", "1", "--out", path("next.csv")});
-  EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,ramp,wave\n160,"));
+  EXPECT_THAT(read_file(path("next.csv")), testing::StartsWith("time,ramp,wave\n400,"));
 }
 
 TEST_F(SeriesProgram, TextThatTheRecordCannotHoldIsRefusedBeforeTheFirstUpdate) {
