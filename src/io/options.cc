@@ -186,7 +186,7 @@ void Options::add_option(Option option) {
 }
 
 void Options::set(const std::string& key, const std::string& text) {
-  constexpr const char* origin = "command line";
+  constexpr const char* origin = "settings";
   const Option* option = find(key);
   if (option == nullptr) fail_unknown(key, origin);
   // What is none of these stays text, which only options of text take.
