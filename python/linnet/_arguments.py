@@ -6,6 +6,7 @@ import contextlib
 import operator
 import os
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def context_of(context: _core.Context | None) -> _core.Context:
 
 
 @contextlib.contextmanager
-def context_for_callbacks(context: _core.Context | None):
+def context_for_callbacks(context: _core.Context | None) -> Iterator[_core.Context]:
     """The same for a call that runs Python functions: their calls without a context get another one."""
     found = context_of(context)
     if context is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import weakref
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, Unpack
 
 import numpy as np
 
 from . import _core
 from ._arguments import array_of, context_of, floats_of, real, seed_of, whole, wholes, with_rows
 from ._copies import not_copied
+from ._types import ArrayLike, AttentionArguments, AttentionOptions, CallArguments, Indices, MaskLike, Numbers, overload
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _LAYOUTS = {"bnhd": (0, 1, 2, 3), "bhnd": (0, 2, 1, 3)}
@@ -97,7 +98,7 @@ class State:
 
     __slots__ = ("_attention", "_core", "_owner")
 
-    def __init__(self, core, attention, owner):
+    def __init__(self, core: _core.State, attention: _core.Attention, owner: Attention):
         self._core = core
         self._attention = attention
         self._owner = owner  # while it lives, equal options find it and the state fits
@@ -108,7 +109,7 @@ class State:
     def __copy__(self) -> State:
         return self.clone()
 
-    def __deepcopy__(self, memo) -> State:
+    def __deepcopy__(self, memo: Any) -> State:
         return self.clone()
 
     @property
@@ -145,10 +146,21 @@ class State:
         compensated sums both once more. ``linnet/attention.h`` (State) describes all layouts."""
         return self._core.save(whole("state", "slot", slot))
 
-    def restore(self, numbers, position: int, slot: int = 0) -> None:
+    def restore(self, numbers: Numbers, position: int, slot: int = 0) -> None:
         """Reads what `save` wrote; `position` is the number of tokens that it stands for."""
         values = floats_of("state", "numbers", numbers, np.float32).reshape(-1)
         self._core.restore(whole("state", "slot", slot), values, whole("state", "position", position))
+
+
+class Backward(Protocol):
+    """The function of the gradients of a call of `linnet.attention`."""
+
+    def __call__(self, grad_out: ArrayLike, grad_state: Numbers | None = None) -> Gradients: ...
+
+
+Results: TypeAlias = (
+    np.ndarray | tuple[np.ndarray, State] | tuple[np.ndarray, Backward] | tuple[np.ndarray, State, Backward]
+)
 
 
 @not_copied("attention", "a new linnet.Attention with the same options")
@@ -237,7 +249,7 @@ class Attention:
             raise _core.ArgumentTypeError(
                 f"[attention] expected similarity as text or a linnet.Similarity, got {type(similarity).__name__}"
             )
-        self._options = {
+        self._options: dict[str, Any] = {
             "similarity": similarity,
             "normalise": normalise,
             "epsilon": real("attention", "epsilon", epsilon),
@@ -295,23 +307,78 @@ class Attention:
         core = self._core_of(sizes["head_dim"])
         return State(core.make_state(**sizes), core, self)
 
+    @overload
     def __call__(
         self,
-        q,
-        k,
-        v,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
         *,
-        mask=None,
-        decay=None,
+        return_state: Literal[False] = False,
+        gradients: Literal[False] = False,
+        **arguments: Unpack[CallArguments],
+    ) -> np.ndarray: ...
+    @overload
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        *,
+        return_state: Literal[True],
+        gradients: Literal[False] = False,
+        **arguments: Unpack[CallArguments],
+    ) -> tuple[np.ndarray, State]: ...
+    @overload
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        *,
+        return_state: Literal[False] = False,
+        gradients: Literal[True],
+        **arguments: Unpack[CallArguments],
+    ) -> tuple[np.ndarray, Backward]: ...
+    @overload
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        *,
+        return_state: Literal[True],
+        gradients: Literal[True],
+        **arguments: Unpack[CallArguments],
+    ) -> tuple[np.ndarray, State, Backward]: ...
+    @overload
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        *,
+        return_state: bool = False,
+        gradients: bool = False,
+        **arguments: Unpack[CallArguments],
+    ) -> Results: ...
+    def __call__(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        *,
+        mask: MaskLike | None = None,
+        decay: Numbers | None = None,
         state: State | None = None,
         return_state: bool = False,
         position: int = 0,
-        key_projection=None,
-        value_projection=None,
+        key_projection: Numbers | None = None,
+        value_projection: Numbers | None = None,
         layout: str = "bnhd",
         gradients: bool = False,
         context: _core.Context | None = None,
-    ):
+    ) -> Results:
         """The parallel form; the arguments and results are those of `linnet.attention`."""
         operation = "attention"
         if layout not in _LAYOUTS:
@@ -334,7 +401,17 @@ class Attention:
             call.value_projection = floats_of(operation, "value_projection", value_projection, numbers)
         return call.run(state, return_state, gradients)
 
-    def step(self, q, k, v, state: State, *, slots=None, decay=None, context: _core.Context | None = None) -> np.ndarray:
+    def step(
+        self,
+        q: ArrayLike,
+        k: ArrayLike,
+        v: ArrayLike,
+        state: State,
+        *,
+        slots: Indices | None = None,
+        decay: Numbers | None = None,
+        context: _core.Context | None = None,
+    ) -> np.ndarray:
         """One token for each of n slots; the arguments are those of `linnet.attention_step`."""
         operation = "attention step"
         if not isinstance(state, State):
@@ -451,7 +528,7 @@ class _Call:
             grad_final=grad_final,
             **self._options(),
         )
-        return Gradients(*(self._shown(array) for array in grads), *extra.values(), grad_initial)
+        return Gradients._make([*(self._shown(array) for array in grads), *extra.values(), grad_initial])
 
 
 class _DoubleCall(_Call):
@@ -480,11 +557,12 @@ class _DoubleCall(_Call):
         grads = [np.zeros(array.shape) for array in (self.q, self.k, self.v)]
         options = (self.decay, self.key_projection, self.value_projection)
         extra = [None if array is None else np.zeros_like(array) for array in options]
-        _core.reference_backward(self.core.options, *grads, upper, *self._dense(), *extra)
+        arguments: list[Any] = [*grads, upper, *self._dense(), *extra]
+        _core.reference_backward(self.core.options, *arguments)
         return Gradients(*(self._shown(array) for array in grads), *extra)
 
 
-_living = weakref.WeakValueDictionary()
+_living: weakref.WeakValueDictionary[tuple[Any, ...], Attention] = weakref.WeakValueDictionary()
 
 
 def _living_attention(options) -> Attention:
@@ -507,23 +585,73 @@ def _attention_of(options) -> Attention:
     return _recent_attention(given)
 
 
+@overload
 def attention(
-    q,
-    k,
-    v,
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
     *,
-    mask=None,
-    decay=None,
+    return_state: Literal[False] = False,
+    gradients: Literal[False] = False,
+    **arguments: Unpack[AttentionArguments],
+) -> np.ndarray: ...
+@overload
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    return_state: Literal[True],
+    gradients: Literal[False] = False,
+    **arguments: Unpack[AttentionArguments],
+) -> tuple[np.ndarray, State]: ...
+@overload
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    return_state: Literal[False] = False,
+    gradients: Literal[True],
+    **arguments: Unpack[AttentionArguments],
+) -> tuple[np.ndarray, Backward]: ...
+@overload
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    return_state: Literal[True],
+    gradients: Literal[True],
+    **arguments: Unpack[AttentionArguments],
+) -> tuple[np.ndarray, State, Backward]: ...
+@overload
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    return_state: bool = False,
+    gradients: bool = False,
+    **arguments: Unpack[AttentionArguments],
+) -> Results: ...
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    mask: MaskLike | None = None,
+    decay: Numbers | None = None,
     state: State | None = None,
     return_state: bool = False,
     position: int = 0,
-    key_projection=None,
-    value_projection=None,
+    key_projection: Numbers | None = None,
+    value_projection: Numbers | None = None,
     layout: str = "bnhd",
     gradients: bool = False,
     context: _core.Context | None = None,
-    **options,
-):
+    **options: Unpack[AttentionOptions],
+) -> Results:
     """Attention in its parallel form.
 
     Parameters
@@ -589,7 +717,15 @@ def attention(
     )
 
 
-def attention_gradients(q, k, v, grad_out, *, grad_state=None, **arguments) -> Gradients:
+def attention_gradients(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    grad_out: ArrayLike,
+    *,
+    grad_state: Numbers | None = None,
+    **arguments: Unpack[AttentionArguments],
+) -> Gradients:
     """Gradients of a loss with respect to the inputs of `linnet.attention`, from that of its output.
 
     Parameters
@@ -613,7 +749,15 @@ def attention_gradients(q, k, v, grad_out, *, grad_state=None, **arguments) -> G
 
 
 def attention_step(
-    q, k, v, state: State, *, slots=None, decay=None, context: _core.Context | None = None, **options
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    state: State,
+    *,
+    slots: Indices | None = None,
+    decay: Numbers | None = None,
+    context: _core.Context | None = None,
+    **options: Unpack[AttentionOptions],
 ) -> np.ndarray:
     """One token for each of several streams: the recurrent form, in constant time for the linear family.
 

@@ -6,10 +6,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from . import _core
+from ._types import Config, Settings
 
 _SHIPPED = Path(__file__).parent / "configs"
 
@@ -19,7 +21,7 @@ def shipped_configurations() -> list[str]:
     return sorted(path.stem for path in _SHIPPED.glob("*.toml"))
 
 
-def _read(path: Path) -> dict:
+def _read(path: Path) -> dict[str, Any]:
     import tomllib  # takes its time
 
     try:
@@ -86,7 +88,7 @@ def _plain(value):
     raise _core.ArgumentTypeError(f"[config] expected numbers, text and booleans, got {type(value).__name__}")
 
 
-def assignments_of(settings: Mapping | None) -> list[str]:
+def assignments_of(settings: Settings | None) -> list[str]:
     """Settings as texts ``key=value``, which the C++ module reads beside the configuration of a model."""
     _check_settings(settings)
     assignments = []
@@ -96,7 +98,7 @@ def assignments_of(settings: Mapping | None) -> list[str]:
     return assignments
 
 
-def configuration(config, settings: Mapping | None = None) -> dict:
+def configuration(config: Config, settings: Settings | None = None) -> dict[str, Any]:
     """A configuration as nested dictionaries: ``{"model": {"layers": 4, ...}, "attention": ..., "training": ...}``.
 
     Parameters
@@ -113,7 +115,7 @@ def configuration(config, settings: Mapping | None = None) -> dict:
         For a file that does not exist or is no TOML. Keys and values are checked where the configuration is used.
     """
     _check_settings(settings)
-    tables: dict = {}
+    tables: dict[str, Any] = {}
     if isinstance(config, Mapping):
         _merge(tables, config)
     elif isinstance(config, (str, os.PathLike)):
@@ -146,7 +148,7 @@ def json_of(tables: Mapping) -> str:
         raise _core.UsageError(f"[config] expected finite numbers, got others: {error}") from error
 
 
-def model_tables(text: str) -> dict:
+def model_tables(text: str) -> dict[str, dict[str, Any]]:
     """The tables of a model, of a configuration as the C++ module writes it."""
     tables = json.loads(text)
     return {name: tables[name] for name in ("model", "attention", "image")}

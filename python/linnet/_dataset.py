@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import numpy as np
 
 from . import _core
 from ._arguments import array_of, bytes_of, floats_of, folder_of, integers_of, whole, with_rows
 from ._copies import ITSELF, not_copied
 from ._tokenizer import Tokenizer
+from ._types import ArrayLike, Integers, Numbers, Path, overload
+
+if TYPE_CHECKING:
+    from ._model import Model
 
 
 @not_copied("dataset", ITSELF)
@@ -37,11 +44,27 @@ class Dataset:
         For elements of another type, and masked arrays.
     """
 
-    def __init__(self, tokens=None, labels=None, lengths=None, *, values=None, vocabulary=None, classes: int | None = None):
+    def __init__(
+        self,
+        tokens: Integers | None = None,
+        labels: Integers | None = None,
+        lengths: Integers | None = None,
+        *,
+        values: Numbers | None = None,
+        vocabulary: int | Sequence[int] | None = None,
+        classes: int | None = None,
+    ):
         self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1), values)
 
     @classmethod
-    def windows(cls, tokens=None, *, values=None, length: int, vocabulary=None) -> Dataset:
+    def windows(
+        cls,
+        tokens: Integers | None = None,
+        *,
+        values: Numbers | None = None,
+        length: int,
+        vocabulary: int | Sequence[int] | None = None,
+    ) -> Dataset:
         """Every window of `length` steps of one long sequence as an example. The windows share their memory.
 
         Parameters
@@ -54,7 +77,7 @@ class Dataset:
         """
         length = whole("dataset", "length", length)
 
-        def windows_of(array, name):
+        def windows_of(array: np.ndarray, name: str) -> np.ndarray:
             if not 1 <= length <= len(array):
                 raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(array)}, the steps of the {name}, got {length}")
             return np.lib.stride_tricks.sliding_window_view(array, length, axis=0).transpose(0, 2, 1)
@@ -72,13 +95,15 @@ class Dataset:
         return cls._of(_from_arrays(tokens, None, None, vocabulary, None, (0, 0, 1), values, windows=True))
 
     @classmethod
-    def _of(cls, core) -> Dataset:
+    def _of(cls, core: _core.Dataset) -> Dataset:
         made = cls.__new__(cls)
         made._core = core
         return made
 
     @classmethod
-    def images(cls, pixels, labels=None, *, levels: int = 256, classes: int | None = None) -> Dataset:
+    def images(
+        cls, pixels: ArrayLike, labels: Integers | None = None, *, levels: int = 256, classes: int | None = None
+    ) -> Dataset:
         """Pictures as examples, pixel by pixel.
 
         Parameters
@@ -105,7 +130,7 @@ class Dataset:
         return cls._of(_from_arrays(tokens, labels, None, levels, classes, shape))
 
     @classmethod
-    def text(cls, text, length: int, tokenizer: Tokenizer | None = None) -> Dataset:
+    def text(cls, text: str | bytes, length: int, tokenizer: Tokenizer | None = None) -> Dataset:
         """Every window of a text as an example. The windows share their memory.
 
         Parameters
@@ -132,8 +157,19 @@ class Dataset:
             _from_arrays(windows, None, None, vocabulary, None, (0, 0, 1), windows=True, tokenizer=tokenizer)
         )
 
+    @overload
     @classmethod
-    def open(cls, source, model, kind: str = "", split: str | None = None) -> tuple[Dataset, Dataset] | Dataset:
+    def open(cls, source: Path, model: Model, kind: str = "", split: None = None) -> tuple[Dataset, Dataset]: ...
+    @overload
+    @classmethod
+    def open(cls, source: Path, model: Model, kind: str = "", *, split: str) -> Dataset: ...
+    @overload
+    @classmethod
+    def open(cls, source: Path, model: Model, kind: str, split: str) -> Dataset: ...
+    @classmethod
+    def open(
+        cls, source: Path, model: Model, kind: str = "", split: str | None = None
+    ) -> tuple[Dataset, Dataset] | Dataset:
         """The training and the validation examples of files, in the form that a model takes; with `split` one part alone.
 
         Parameters
@@ -176,7 +212,7 @@ class Dataset:
         """The real numbers of an example, float32 [length, columns]; padding is NaN."""
         return self._example(index)[1].reshape(self.length, self.columns)
 
-    def _example(self, index):
+    def _example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
         index = whole("dataset", "index", index)
         return self._core.example(index + len(self) if index < 0 else index)
 
@@ -287,9 +323,21 @@ def _lengths_of(lengths, shape):
     return lengths
 
 
-def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=None, windows=False, tokenizer=None):
+def _from_arrays(
+    tokens: Any,
+    labels: Any,
+    lengths: Any,
+    vocabulary: int | Sequence[int] | None,
+    classes: int | None,
+    image: tuple[int, int, int],
+    values: Any = None,
+    windows: bool = False,
+    tokenizer: Tokenizer | None = None,
+) -> _core.Dataset:
     """`windows` says that the examples are all windows over one sequence."""
-    fields, mean, deviation = [], [], []
+    fields: list[int] = []
+    mean: list[float] = []
+    deviation: list[float] = []
     if tokens is None and values is None:
         raise _core.UsageError("[dataset] expected tokens or values, got neither")
     if tokens is not None:
@@ -312,7 +360,11 @@ def _from_arrays(tokens, labels, lengths, vocabulary, classes, image, values=Non
     )
 
 
-def dataset_of(operation: str, data, *, or_path: bool = False) -> Dataset:
+# What data sets are made of where a function takes data: tokens, real numbers, or (tokens, labels).
+Data: TypeAlias = Dataset | np.ndarray | list[Any] | tuple[Any, Any]
+
+
+def dataset_of(operation: str, data: Any, *, or_path: bool = False) -> Dataset:
     """A data set: itself, or one of an array of tokens or of (tokens, labels). `or_path`: the caller takes paths itself."""
     if isinstance(data, Dataset):
         return data

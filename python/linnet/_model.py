@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ._number_session import NumberSession
 from ._session import Session
 from ._steps import Steps, shifted, steps_of
 from ._tokenizer import TextStream, Tokenizer
+from ._types import Config, GenerationOptions, Integers, Labels, Numbers, Path, SessionOptions, Settings, Tokens, overload
 
 _BYTES, _PAIRS = 256, 258
 
@@ -36,7 +37,7 @@ class Filling(NamedTuple):
 class Model:
     """A trained model: immutable, shared by any number of sessions and threads. `linnet.load` and `linnet.train` make one."""
 
-    def __init__(self, core):
+    def __init__(self, core: _core.Model):
         if not isinstance(core, _core.Model):
             raise _core.ArgumentTypeError(
                 f"[model] expected what linnet.load or linnet.random_model makes, got {type(core).__name__}"
@@ -51,7 +52,7 @@ class Model:
         return f"<linnet.Model: {shape}, {family}, {self.parameter_count} parameters>"
 
     @property
-    def config(self) -> dict:
+    def config(self) -> dict[str, dict[str, Any]]:
         """The configuration: the tables model, attention and image of config.json. A copy."""
         return {name: dict(table) for name, table in self._config.items()}
 
@@ -115,23 +116,32 @@ class Model:
         table = self._config["image"]
         return (table["height"], table["width"], table["channels"]) if table["height"] else None
 
-    def save(self, folder) -> None:
+    def save(self, folder: Path) -> None:
         """Writes config.json, model.safetensors and what else the model has (labels.json, tokenizer.model) into the folder, each
         file atomically."""
         self._core.save(folder_of("save", folder))
 
-    def session(self, streams: int = 1, **options) -> Session | NumberSession:
-        """A `linnet.Session` of this model, or a `linnet.NumberSession` where its steps are real numbers alone."""
+    def session(self, streams: int = 1, **options: Unpack[SessionOptions]) -> Session | NumberSession:
+        """A `linnet.Session` of this model, or a `linnet.NumberSession` where its steps are real numbers alone. Type checkers know
+        which one of `linnet.Session(model, ...)` and `linnet.NumberSession(model, ...)`."""
         numbers = self.columns > 0 and not self._sizes and self._config["model"]["objective"] != "classify"
-        return (NumberSession if numbers else Session)(self, streams, **options)
+        kind: Any = NumberSession if numbers else Session
+        return kind(self, streams, **options)
 
-    def text_stream(self, before=()) -> TextStream:
+    def text_stream(self, before: Tokens = ()) -> TextStream:
         """A `linnet.TextStream` for tokens that a session draws, behind a prompt of tokens or text."""
         if self.tokenizer is None:
             raise _core.UsageError(f"[text] expected a model of text, got one of {self.vocabulary} tokens that are none")
         return TextStream(self.tokenizer, self._tokens_of("text", before))
 
-    def logits(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+    def logits(
+        self,
+        tokens: Tokens,
+        label: Labels | None = None,
+        *,
+        key_lengths: Integers | None = None,
+        context: _core.Context | None = None,
+    ) -> np.ndarray:
         """Logits of every token, given those before it.
 
         Row i has the logits of token i: up to a constant the logarithms of its probabilities. The first is predicted from the
@@ -153,12 +163,26 @@ class Model:
         """
         return self._rows("logits", self._core.logits, tokens, label, key_lengths, context)
 
-    def hidden(self, tokens, label=None, *, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+    def hidden(
+        self,
+        tokens: Tokens,
+        label: Labels | None = None,
+        *,
+        key_lengths: Integers | None = None,
+        context: _core.Context | None = None,
+    ) -> np.ndarray:
         """The rows [length, width] or [batch, length, width], float32, that the output head takes, for the arguments of `logits`:
         embeddings of the tokens in their context."""
         return self._rows("hidden", self._core.hidden, tokens, label, key_lengths, context)
 
-    def score(self, tokens, label=None, *, source=None, context: _core.Context | None = None) -> np.ndarray:
+    def score(
+        self,
+        tokens: Tokens,
+        label: int | None = None,
+        *,
+        source: Tokens | None = None,
+        context: _core.Context | None = None,
+    ) -> np.ndarray:
         """Natural logarithm of the probability of every token of one sequence, given those before it.
 
         Parameters
@@ -176,7 +200,14 @@ class Model:
         read = None if source is None else self._source_of("score", source)
         return self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label), read)
 
-    def classify(self, tokens=None, *, values=None, key_lengths=None, context: _core.Context | None = None) -> np.ndarray:
+    def classify(
+        self,
+        tokens: Tokens | None = None,
+        *,
+        values: Numbers | None = None,
+        key_lengths: Integers | None = None,
+        context: _core.Context | None = None,
+    ) -> np.ndarray:
         """The probabilities of the labels of sequences, of a model with the objective classify.
 
         Parameters
@@ -199,7 +230,13 @@ class Model:
         return result if steps.batched else result[0]
 
     def predict(
-        self, values=None, label=None, *, tokens=None, key_lengths=None, context: _core.Context | None = None
+        self,
+        values: Numbers | None = None,
+        label: Labels | None = None,
+        *,
+        tokens: Tokens | None = None,
+        key_lengths: Integers | None = None,
+        context: _core.Context | None = None,
     ) -> Densities:
         """The density of every number that a model predicts at each step.
 
@@ -232,7 +269,9 @@ class Model:
         parts = self._core.predict(context_of(context), *steps.arguments(lengths))
         return Densities(*(part if steps.batched else part[0] for part in parts))
 
-    def fill(self, tokens, *, key_lengths=None, context: _core.Context | None = None) -> Filling:
+    def fill(
+        self, tokens: Tokens, *, key_lengths: Integers | None = None, context: _core.Context | None = None
+    ) -> Filling:
         """The distribution of every hidden token of a masked model, where -1 stands for a hidden one.
 
         All hidden tokens of an entry are predicted in one pass, from those that are given.
@@ -249,13 +288,21 @@ class Model:
         rows = self._batch_of("fill", tokens)[0]
         return Filling(*self._core.fill(context_of(context), rows, _lengths("fill", key_lengths)))
 
+    @overload
+    def generate(self, count: None = None, **options: Unpack[GenerationOptions]) -> np.ndarray | str: ...
+    @overload
+    def generate(self, count: int, **options: Unpack[GenerationOptions]) -> np.ndarray | list[str]: ...
+    @overload
+    def generate(
+        self, count: int | None = None, **options: Unpack[GenerationOptions]
+    ) -> np.ndarray | list[str] | str: ...
     def generate(
         self,
         count: int | None = None,
         *,
-        label=None,
-        source=None,
-        prompt=None,
+        label: Labels | None = None,
+        source: Tokens | None = None,
+        prompt: Tokens | None = None,
         length: int | None = None,
         temperature: float = 1.0,
         top_k: int | None = None,
@@ -265,7 +312,7 @@ class Model:
         cache: bool = True,
         threads: int = 0,
         progress: Callable[[int, int], object] | None = None,
-    ):
+    ) -> np.ndarray | list[str] | str:
         """Draws pictures, text or tokens.
 
         Parameters
@@ -317,21 +364,20 @@ class Model:
             threads=threads,
             progress=progress,
         )
+        result: np.ndarray | list[str] = drawn
         if self.image is not None:
             result = self.pixels(drawn)
         elif tokenizer is not None and (source is not None or not self._has_pairs):
-            result = [self._text_of(row, prompt) for row in drawn]
-        else:
-            result = drawn
+            result = [self._text_of(tokenizer, row, prompt) for row in drawn]
         return result[0] if count is None else result
 
     def generate_tokens(
         self,
         count: int = 1,
         *,
-        label=None,
-        source=None,
-        prompt=None,
+        label: Labels | None = None,
+        source: Tokens | None = None,
+        prompt: Tokens | None = None,
         length: int | None = None,
         temperature: float = 1.0,
         top_k: int | None = None,
@@ -359,7 +405,8 @@ class Model:
             raise _core.UsageError("[generate] expected a source for an encoder–decoder model, got none")
         if source is not None and not has_encoder and not self._has_pairs:
             raise _core.UsageError("[generate] expected no source for a model without an encoder or pairs, got one")
-        separator, end = (-1, -1) if source is None or not self._has_pairs else (self.tokenizer.separator, self.tokenizer.end)
+        pairs = self.tokenizer if source is not None and self._has_pairs else None
+        separator, end = (-1, -1) if pairs is None else (pairs.separator, pairs.end)
         labels = self._labels_in_turn(label)
         given = self._prompt_of(prompt)
         before = np.empty(0, np.int32)
@@ -402,7 +449,7 @@ class Model:
                     break
         return examples
 
-    def pixels(self, tokens) -> np.ndarray:
+    def pixels(self, tokens: Integers) -> np.ndarray:
         """Tokens of a model of pictures as uint8 pixels: [..., height, width], with channels [..., height, width, channels]."""
         if self.image is None:
             raise _core.UsageError("[pixels] expected a model of pictures, got one whose tokens are not pixels")
@@ -486,14 +533,14 @@ class Model:
             raise _core.UsageError(f"[prompt] expected pixels [rows, {expected}], got {list(prompt.shape)}")
         return (prompt.reshape(-1).astype(np.int32) * self.vocabulary) // 256
 
-    def _text_of(self, tokens, prompt) -> str:
+    def _text_of(self, tokenizer: Tokenizer, tokens: np.ndarray, prompt: Tokens | None) -> str:
         """The text of generated tokens, which begins with a prompt of text as it was given, up to the first end."""
         given = len(self._prompt_of(prompt))
-        ends = given + np.flatnonzero(tokens[given:] == self.tokenizer.end)
+        ends = given + np.flatnonzero(tokens[given:] == tokenizer.end)
         tokens = tokens[: ends[0]] if len(ends) else tokens
         if not isinstance(prompt, str):
-            return self.tokenizer.decode(tokens)
-        stream = TextStream(self.tokenizer, tokens[:given])
+            return tokenizer.decode(tokens)
+        stream = TextStream(tokenizer, tokens[:given])
         return prompt + "".join(stream.add(token) for token in tokens[given:]) + stream.finish()
 
     def _total(self, operation: str, given: int, length) -> int:
@@ -554,7 +601,7 @@ def _lengths(operation, key_lengths):
     return None if key_lengths is None else integers_of(operation, "key_lengths", key_lengths, np.int64).reshape(-1)
 
 
-def load(folder, settings: Mapping | None = None) -> Model:
+def load(folder: Path, settings: Settings | None = None) -> Model:
     """Loads a model: a folder with config.json and model.safetensors, such as that of a training run.
 
     Parameters
@@ -575,7 +622,7 @@ def load(folder, settings: Mapping | None = None) -> Model:
     return Model(_core.Model.load(folder_of("load", folder), assignments_of(settings)))
 
 
-def random_model(config, seed: int = 0, settings: Mapping | None = None) -> Model:
+def random_model(config: Config, seed: int = 0, settings: Settings | None = None) -> Model:
     """A model with the random weights from which training starts.
 
     Parameters

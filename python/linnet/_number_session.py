@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from . import _core
 from ._arguments import floats_of, real, seed_of, threads_of, whole, wholes
 from ._densities import Densities
 from ._streams import Streams, core_of_model
+from ._types import Indices, Numbers
+
+if TYPE_CHECKING:
+    from ._model import Model
 
 
 class NumberSession(Streams):
@@ -34,10 +40,10 @@ class NumberSession(Streams):
         For a family without a recurrent form.
     """
 
-    def __init__(self, model, streams: int = 1, *, capacity: int = 0, threads: int = 0):
+    def __init__(self, model: Model, streams: int = 1, *, capacity: int = 0, threads: int = 0):
         core = core_of_model("number session", model)
         self.model = model
-        self._core = _core.NumberSession(
+        self._core: _core.NumberSession = _core.NumberSession(
             core,
             whole("number session", "streams", streams),
             whole("number session", "capacity", capacity),
@@ -53,7 +59,7 @@ class NumberSession(Streams):
         """Starts a stream anew; `label` is its class, 0 without it where the model has classes."""
         self._core.begin(whole("begin", "stream", stream), self.model._label(label))
 
-    def step(self, values, streams=None) -> np.ndarray:
+    def step(self, values: Numbers, streams: Indices | None = None) -> np.ndarray:
         """Takes the numbers of the next step of each of `streams` (all of them without it) and predicts.
 
         Parameters
@@ -81,7 +87,7 @@ class NumberSession(Streams):
         self._core.step(given.reshape(-1), predicted.reshape(-1), chosen)
         return predicted
 
-    def observe(self, values, streams=None) -> None:
+    def observe(self, values: Numbers, streams: Indices | None = None) -> None:
         """Takes numbers as `step` does, for less, and predicts nothing."""
         given, chosen = self._given("observe", values, streams)
         self._core.observe(given.reshape(-1), chosen)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeAlias
+
 import numpy as np
 
 from . import _core
 from ._arguments import integers_of, real, seed_of, threads_of, whole, wholes
 from ._streams import Streams, core_of_model
+from ._types import Indices, Integers, Tokens, overload
+
+if TYPE_CHECKING:
+    from ._model import Model
+
+# Takes a stream, a field and its logits.
+LogitsFunction: TypeAlias = Callable[[int, int, np.ndarray], None]
 
 
 class Session(Streams):
@@ -35,10 +45,10 @@ class Session(Streams):
         For a family without a recurrent form.
     """
 
-    def __init__(self, model, streams: int = 1, *, capacity: int = 0, cache: bool = True, threads: int = 0):
+    def __init__(self, model: Model, streams: int = 1, *, capacity: int = 0, cache: bool = True, threads: int = 0):
         core = core_of_model("session", model)
         self.model = model
-        self._core = _core.Session(
+        self._core: _core.Session = _core.Session(
             core,
             whole("session", "streams", streams),
             whole("session", "capacity", capacity),
@@ -55,7 +65,7 @@ class Session(Streams):
         top_k: int | None = None,
         top_p: float = 1.0,
         seed: int = 0,
-        source=None,
+        source: Tokens | None = None,
     ) -> None:
         """Starts a stream anew.
 
@@ -85,7 +95,11 @@ class Session(Streams):
             None if source is None else self.model._source_of("begin", source),
         )
 
-    def prefill(self, stream, tokens) -> None:
+    @overload
+    def prefill(self, stream: SupportsIndex, tokens: Tokens) -> None: ...
+    @overload
+    def prefill(self, stream: Sequence[SupportsIndex] | np.ndarray, tokens: Iterable[Tokens]) -> None: ...
+    def prefill(self, stream: Any, tokens: Any) -> None:
         """Appends given tokens in the parallel form: tokens [n], or text for a model of text.
 
         With a sequence of streams, `tokens` are as many prompts, and streams at the same position pass through the layers
@@ -97,7 +111,37 @@ class Session(Streams):
         prompts = [self.model._tokens_of("prefill", prompt) for prompt in tokens]
         self._core.prefill_streams(wholes("prefill", "stream", stream), prompts)
 
-    def step(self, streams=None, *, process_logits=None, return_log_probabilities: bool = False):
+    @overload
+    def step(
+        self,
+        streams: Indices | None = None,
+        *,
+        process_logits: LogitsFunction | None = None,
+        return_log_probabilities: Literal[False] = False,
+    ) -> np.ndarray: ...
+    @overload
+    def step(
+        self,
+        streams: Indices | None = None,
+        *,
+        process_logits: LogitsFunction | None = None,
+        return_log_probabilities: Literal[True],
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+    @overload
+    def step(
+        self,
+        streams: Indices | None = None,
+        *,
+        process_logits: LogitsFunction | None = None,
+        return_log_probabilities: bool = False,
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]: ...
+    def step(
+        self,
+        streams: Indices | None = None,
+        *,
+        process_logits: LogitsFunction | None = None,
+        return_log_probabilities: bool = False,
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Draws the next token of each of `streams` (all of them without it) and appends it.
 
         Parameters
@@ -155,11 +199,11 @@ class Session(Streams):
             seed_of("set_sampling", seed),
         )
 
-    def sampling(self, stream: int = 0) -> dict:
+    def sampling(self, stream: int = 0) -> dict[str, Any]:
         """How a stream's tokens are drawn: `temperature`, `top_k`, `top_p` and `seed`, the arguments of `set_sampling`."""
         return self._core.sampling(whole("sampling", "stream", stream))
 
-    def observe(self, tokens, streams=None) -> None:
+    def observe(self, tokens: Integers, streams: Indices | None = None) -> None:
         """Appends a given token to each of `streams` (all of them without it), in the recurrent form: tokens [streams],
         with several fields [streams, fields]."""
         chosen = None if streams is None else wholes("observe", "stream", streams)

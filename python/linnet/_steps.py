@@ -33,8 +33,7 @@ def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths) -
         if (given is not None) != bool(taken):
             expected = f"{name} for this model" if taken else f"no {name} for this model"
             raise _core.UsageError(f"[{operation}] expected {expected}, got {'none' if given is None else 'some'}")
-    batched = None
-    shape = None
+    batched, shape = False, (0, 0)
     if tokens is not None:
         tokens = integers_of(operation, "tokens", tokens, np.int32)
         if fields == 1:
@@ -42,7 +41,7 @@ def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths) -
         tokens, batched, shape = _in_batch(operation, "tokens", tokens, fields, fields > 1)
     if values is not None:
         values, batched_values, found = _in_batch(operation, "values", floats_of(operation, "values", values, np.float32), columns)
-        if shape is not None and found != shape:
+        if tokens is not None and found != shape:
             raise _core.UsageError(f"[{operation}] expected values of {list(shape)} steps, as there are tokens, got {list(found)}")
         batched, shape = batched_values, found
     if key_lengths is not None and len(key_lengths) == shape[0]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 from . import _core
 from ._arguments import whole
 from ._copies import not_copied
 
+if TYPE_CHECKING:
+    from ._model import Model
 
-def core_of_model(operation: str, model):
+_Session: TypeAlias = _core.Session | _core.NumberSession
+
+
+def core_of_model(operation: str, model: Model) -> _core.Model:
     """The C++ object of a linnet.Model."""
     from ._model import Model
 
@@ -19,6 +26,8 @@ def core_of_model(operation: str, model):
 @not_copied("session", "save and restore for the streams in another session")
 class Streams:
     """Streams of one model, each at its own position. `linnet.Session` and `linnet.NumberSession` make them."""
+
+    _core: _Session
 
     def __repr__(self) -> str:
         return f"<linnet.{type(self).__name__}: {self.streams} streams>"
@@ -32,7 +41,7 @@ class Streams:
         """The stream, with a checksum and the fingerprint of its model. Of real numbers the last prediction is not kept."""
         return self._core.save(whole("save", "stream", stream))
 
-    def restore(self, stream: int, saved: bytes) -> None:
+    def restore(self, stream: int, saved: bytes | bytearray | memoryview) -> None:
         """Makes a stream continue a saved one of the same model; one of tokens with its seed and sampling. Damaged bytes are
         refused, and the stream is then unchanged."""
         if not isinstance(saved, (bytes, bytearray, memoryview)):

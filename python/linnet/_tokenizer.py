@@ -7,6 +7,7 @@ import numpy as np
 from . import _core
 from ._arguments import bytes_of, folder_of, integers_of
 from ._copies import ITSELF, not_copied
+from ._types import Integers, Path
 
 
 @not_copied("tokenizer", ITSELF)
@@ -27,11 +28,11 @@ class Tokenizer:
         Where Linnet was built without SentencePiece.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path):
         self._core = _core.Tokenizer.open(folder_of("tokenizer", path))
 
     @classmethod
-    def _of(cls, model) -> Tokenizer:
+    def _of(cls, model: _core.Model) -> Tokenizer:
         """That of a model of the C++ module."""
         made = cls.__new__(cls)
         made._core = _core.Tokenizer.of_model(model)
@@ -59,7 +60,7 @@ class Tokenizer:
         """The tokens of a text (str, or bytes of UTF-8), int32 [n]."""
         return self._core.encode(bytes_of("tokenizer", text))
 
-    def decode(self, tokens) -> str:
+    def decode(self, tokens: Integers) -> str:
         """The text of tokens [n]. Bytes of a character that is not whole become U+FFFD."""
         return _text_of(self._core.decode(_tokens_of(tokens)))
 
@@ -77,7 +78,7 @@ class TextStream:
         character at their end that is not whole yet.
     """
 
-    def __init__(self, tokenizer: Tokenizer, before=()):
+    def __init__(self, tokenizer: Tokenizer, before: Integers = ()):
         if not isinstance(tokenizer, Tokenizer):
             raise _core.ArgumentTypeError(f"[text] expected a linnet.Tokenizer, got {type(tokenizer).__name__}")
         self._core = _core.TextStream(tokenizer._core, _tokens_of(before))

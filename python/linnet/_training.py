@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from . import _core
 from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
 from ._configuration import check_described, configuration, json_of, model_tables
 from ._copies import not_copied
-from ._dataset import Dataset, dataset_of
+from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
+from ._types import Config, Integers, Path, Settings
 
 _CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_stop")
 
@@ -42,7 +44,7 @@ class Training:
     """[evaluations]."""
     evaluation_bits: np.ndarray
     """[evaluations], bits per token of the validation examples."""
-    evaluation: dict | None = field(default=None)
+    evaluation: dict[str, Any] | None = field(default=None)
     """The last evaluation, as `linnet.evaluate` returns it."""
     best_step: int | None = None
     """The update of the run's best evaluation, also of calls before this one. Its model is in the folder best of `out`."""
@@ -118,13 +120,13 @@ def _data_of(tables, data, validation):
 
 
 def train(
-    config,
-    data=None,
+    config: Config,
+    data: Data | Path | None = None,
     *,
-    validation=None,
-    settings: Mapping | None = None,
-    callbacks=None,
-    out=None,
+    validation: Data | None = None,
+    settings: Settings | None = None,
+    callbacks: object = None,
+    out: Path | None = None,
     resume: bool = False,
     initial: Model | None = None,
     context: _core.Context | None = None,
@@ -202,14 +204,14 @@ def train(
 
 def evaluate(
     model: Model,
-    data,
+    data: Data | Path,
     *,
     examples: int = 0,
     batch: int = 8,
     accuracy: bool = False,
     kind: str = "",
     context: _core.Context | None = None,
-) -> dict:
+) -> dict[str, Any]:
     """Mean loss of a model on examples.
 
     Parameters
@@ -262,7 +264,9 @@ class Trainer:
         0 stands for one per processor.
     """
 
-    def __init__(self, config, *, settings: Mapping | None = None, initial: Model | None = None, threads: int = 0):
+    def __init__(
+        self, config: Config, *, settings: Settings | None = None, initial: Model | None = None, threads: int = 0
+    ):
         tables = configuration(config, settings)
         check_described("trainer", tables)
         self._core = _core.Trainer(json_of(tables), threads_of("trainer", threads), _model_of("trainer", initial))
@@ -271,7 +275,7 @@ class Trainer:
         return f"<linnet.Trainer: {self.steps} updates>"
 
     @property
-    def config(self) -> dict:
+    def config(self) -> dict[str, dict[str, Any]]:
         """The configuration of the model."""
         return model_tables(self._core.config)
 
@@ -285,7 +289,7 @@ class Trainer:
         """A copy of the model as it is now."""
         return Model(self._core.model())
 
-    def step(self, tokens, labels=None, lengths=None) -> dict:
+    def step(self, tokens: Integers, labels: Integers | None = None, lengths: Integers | None = None) -> dict[str, Any]:
         """One update of a next-token model with whole examples.
 
         Parameters
@@ -325,7 +329,9 @@ class Trainer:
             inputs[padding] = 0
         return self._core.step(inputs, targets, lengths)
 
-    def step_with_targets(self, inputs, targets, key_lengths=None) -> dict:
+    def step_with_targets(
+        self, inputs: Integers, targets: Integers, key_lengths: Integers | None = None
+    ) -> dict[str, Any]:
         """One update with inputs and targets of the caller's own.
 
         Parameters
@@ -360,10 +366,10 @@ class Trainer:
             key_lengths = integers_of("step", "key_lengths", key_lengths, np.int64).reshape(-1)
         return self._core.step(inputs, targets, key_lengths)
 
-    def save(self, folder) -> None:
+    def save(self, folder: Path) -> None:
         """Writes a checkpoint, from which `restore` continues with the same bits."""
         self._core.save(folder_of("save", folder))
 
-    def restore(self, folder) -> None:
+    def restore(self, folder: Path) -> None:
         """Continues from a checkpoint. The trainer is unchanged where it fails."""
         self._core.restore(folder_of("restore", folder))

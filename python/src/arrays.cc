@@ -99,9 +99,10 @@ void require_float(const Array& array, const char* operation, const char* name) 
 }
 
 template <class T>
-nb::object owned(T* data, std::span<const std::int64_t> shape, nb::capsule owner) {
+NumpyArray owned(T* data, std::span<const std::int64_t> shape, nb::capsule owner) {
   std::vector<std::size_t> extents(shape.begin(), shape.end());
-  return nb::cast(nb::ndarray<nb::numpy, T>(data, extents.size(), extents.data(), std::move(owner)));
+  return nb::borrow<NumpyArray>(
+      nb::cast(nb::ndarray<nb::numpy, T>(data, extents.size(), extents.data(), std::move(owner))));
 }
 
 }  // namespace
@@ -170,7 +171,7 @@ FloatView writable_float_view_of(nb::handle value, const char* operation, const 
   return array.view<float>();
 }
 
-nb::object numpy_of(Tensor tensor) {
+NumpyArray numpy_of(Tensor tensor) {
   auto kept = std::make_unique<Tensor>(std::move(tensor));
   Tensor* const raw = kept.get();
   nb::capsule owner(kept.release(), [](void* held) noexcept { delete static_cast<Tensor*>(held); });
@@ -179,7 +180,7 @@ nb::object numpy_of(Tensor tensor) {
 }
 
 template <class T>
-nb::object numpy_of(std::vector<T> values) {
+NumpyArray numpy_of(std::vector<T> values) {
   auto kept = std::make_unique<std::vector<T>>(std::move(values));
   std::vector<T>* const raw = kept.get();
   nb::capsule owner(kept.release(), [](void* held) noexcept { delete static_cast<std::vector<T>*>(held); });
@@ -199,10 +200,10 @@ LINNET_ARRAYS_OF(double)
 LINNET_ARRAYS_OF(std::int32_t)
 LINNET_ARRAYS_OF(std::int64_t)
 LINNET_ARRAYS_OF(std::uint8_t)
-template nb::object numpy_of<float>(std::vector<float>);
-template nb::object numpy_of<double>(std::vector<double>);
-template nb::object numpy_of<std::int32_t>(std::vector<std::int32_t>);
-template nb::object numpy_of<std::int64_t>(std::vector<std::int64_t>);
+template NumpyArray numpy_of<float>(std::vector<float>);
+template NumpyArray numpy_of<double>(std::vector<double>);
+template NumpyArray numpy_of<std::int32_t>(std::vector<std::int32_t>);
+template NumpyArray numpy_of<std::int64_t>(std::vector<std::int64_t>);
 
 void bind_arrays(nb::module_& module) {
   nb::class_<Array>(

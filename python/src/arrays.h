@@ -52,9 +52,14 @@ FloatView writable_float_view_of(nanobind::handle value, const char* operation, 
 template <class T>
 std::span<T> span_of(nanobind::handle value, const char* operation, const char* name);
 
+/// A NumPy array, which signatures call by this name.
+class NumpyArray : public nanobind::object {
+  NB_OBJECT_DEFAULT(NumpyArray, nanobind::object, "numpy.ndarray", nanobind::ndarray_check)
+};
+
 /// NumPy arrays that own what they hold.
-nanobind::object numpy_of(Tensor tensor);
+NumpyArray numpy_of(Tensor tensor);
 template <class T>
-nanobind::object numpy_of(std::vector<T> values);
+NumpyArray numpy_of(std::vector<T> values);
 
 }  // namespace linnet::python

@@ -135,7 +135,7 @@ nb::list similarity_rows() {
 }
 
 /// φ of the rows of x [rows, E], as [rows, F], with e^s multiplied in.
-nb::object features_of_rows(const MapObject& self, nb::handle x, bool query) {
+NumpyArray features_of_rows(const MapObject& self, nb::handle x, bool query) {
   const auto rows = view_of<const float>(x, "features", "x");
   if (rows.rank() != 2) refuse("features", "x [rows, head_dim]", to_string(rows.shape()));
   Tensor y = Tensor::of<float>({rows.extent(0), self.map->features(rows.extent(1))});

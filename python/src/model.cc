@@ -53,7 +53,7 @@ ModelObject random(const std::string& config, std::uint64_t seed) {
 
 /// What `compute`, Model::forward or Model::hidden, gives for the tokens.
 template <auto compute>
-nb::object rows_of(const char* operation, const ModelObject& self, SharedContext& context, nb::handle tokens,
+NumpyArray rows_of(const char* operation, const ModelObject& self, SharedContext& context, nb::handle tokens,
                    nb::handle key_lengths) {
   const Tokens input = tokens_of(operation, tokens, key_lengths);
   Tensor rows;
@@ -65,17 +65,17 @@ nb::object rows_of(const char* operation, const ModelObject& self, SharedContext
   return numpy_of(std::move(rows));
 }
 
-nb::object forward(const ModelObject& self, SharedContext& context, nb::handle tokens,
+NumpyArray forward(const ModelObject& self, SharedContext& context, nb::handle tokens,
                    nb::handle key_lengths) {
   return rows_of<&Model::forward>("logits", self, context, tokens, key_lengths);
 }
 
-nb::object hidden(const ModelObject& self, SharedContext& context, nb::handle tokens,
+NumpyArray hidden(const ModelObject& self, SharedContext& context, nb::handle tokens,
                   nb::handle key_lengths) {
   return rows_of<&Model::hidden>("hidden", self, context, tokens, key_lengths);
 }
 
-nb::object score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label,
+NumpyArray score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label,
                  nb::handle source) {
   const auto input = span_of<const std::int32_t>(tokens, "score", "tokens");
   std::span<const std::int32_t> read;
@@ -101,7 +101,7 @@ Steps steps_of(const char* operation, std::int64_t batch, std::int64_t length, n
   return steps;
 }
 
-nb::object classify(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
+NumpyArray classify(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
                     nb::handle tokens, nb::handle values, nb::handle key_lengths) {
   const Steps steps = steps_of("classify", batch, length, tokens, values, key_lengths);
   Tensor probabilities;

@@ -59,7 +59,7 @@ nb::tuple densities(NumberSessionObject& self, std::int64_t stream) {
                         numpy_of(std::move(parts[2])));
 }
 
-nb::object draw(NumberSessionObject& self, std::int64_t stream, std::uint64_t seed, double temperature) {
+NumpyArray draw(NumberSessionObject& self, std::int64_t stream, std::uint64_t seed, double temperature) {
   std::vector<float> drawn;
   {
     const Computing turn(self.mutex);

@@ -135,7 +135,7 @@ nb::dict sampling(SessionObject& self, std::int64_t stream) {
 }
 
 template <void (Session::*values_of)(std::int64_t, std::span<float>)>
-nb::object next_values(SessionObject& self, std::int64_t stream) {
+NumpyArray next_values(SessionObject& self, std::int64_t stream) {
   std::vector<float> values(static_cast<std::size_t>(self.vocabulary));
   {
     const Computing turn(self.mutex);

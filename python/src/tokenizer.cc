@@ -25,7 +25,7 @@ Tokenizer of_model(const ModelObject& model) {
   return {model.model->assets().tokenizer, model.model->config().vocabulary};
 }
 
-nb::object encode(const Tokenizer& self, nb::bytes text) {
+NumpyArray encode(const Tokenizer& self, nb::bytes text) {
   const std::string_view bytes(text.c_str(), text.size());
   std::vector<std::int32_t> tokens;
   {
