@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -51,7 +50,7 @@ class Dataset:
         lengths: Integers | None = None,
         *,
         values: Numbers | None = None,
-        vocabulary: int | Sequence[int] | None = None,
+        vocabulary: int | list[int] | tuple[int, ...] | None = None,
         classes: int | None = None,
     ):
         self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1), values)
@@ -63,7 +62,7 @@ class Dataset:
         *,
         values: Numbers | None = None,
         length: int,
-        vocabulary: int | Sequence[int] | None = None,
+        vocabulary: int | list[int] | tuple[int, ...] | None = None,
     ) -> Dataset:
         """Every window of `length` steps of one long sequence as an example. The windows share their memory.
 
@@ -327,7 +326,7 @@ def _from_arrays(
     tokens: Any,
     labels: Any,
     lengths: Any,
-    vocabulary: int | Sequence[int] | None,
+    vocabulary: int | list[int] | tuple[int, ...] | None,
     classes: int | None,
     image: tuple[int, int, int],
     values: Any = None,

@@ -122,8 +122,8 @@ class Model:
         self._core.save(folder_of("save", folder))
 
     def session(self, streams: int = 1, **options: Unpack[SessionOptions]) -> Session | NumberSession:
-        """A `linnet.Session` of this model, or a `linnet.NumberSession` where its steps are real numbers alone. Type checkers know
-        which one of `linnet.Session(model, ...)` and `linnet.NumberSession(model, ...)`."""
+        """A `linnet.Session` of this model, or a `linnet.NumberSession` where its steps are real numbers alone. For type
+        checkers `linnet.Session(model, ...)` and `linnet.NumberSession(model, ...)` are the exact ones."""
         numbers = self.columns > 0 and not self._sizes and self._config["model"]["objective"] != "classify"
         kind: Any = NumberSession if numbers else Session
         return kind(self, streams, **options)
