@@ -2,6 +2,8 @@
 
 #include <exception>
 #include <filesystem>
+#include <new>
+#include <stdexcept>
 
 namespace nb = nanobind;
 
@@ -29,6 +31,10 @@ void translate(const std::exception_ptr& thrown, void* /*payload*/) {
     PyErr_SetString(usage_class, error.what());
   } catch (const OutOfMemoryError& error) {
     PyErr_SetString(memory_class, error.what());
+  } catch (const std::bad_alloc&) {
+    PyErr_SetString(memory_class, "[memory] expected more memory than there is");
+  } catch (const std::length_error&) {  // of a container of more elements than memory has
+    PyErr_SetString(memory_class, "[memory] expected more memory than there is");
   } catch (const ArgumentTypeError& error) {
     PyErr_SetString(type_class, error.what());
   } catch (const Error& error) {
@@ -50,7 +56,7 @@ void bind_errors(nb::module_& module) {
   type_class = add_class(module, "ArgumentTypeError", "An argument of the wrong Python type or element type.",
                          nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_TypeError)));
   memory_class = add_class(module, "OutOfMemoryError",
-                           "Less free memory than what is asked for needs, found before it is taken.",
+                           "Less free memory than what is asked for needs: found before it is taken, or while it is.",
                            nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_MemoryError)));
   nb::register_exception_translator(translate);
 }

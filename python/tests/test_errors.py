@@ -312,8 +312,9 @@ def test_memory_that_is_not_there():
     with pytest.raises(linnet.OutOfMemoryError, match=SENTENCE) as found:
         linnet.train("digits", settings={"training.batch": 1_000_000})
     assert isinstance(found.value, MemoryError) and isinstance(found.value, linnet.Error)
-    with pytest.raises(MemoryError):
-        linnet.Attention("softmax").state(1, 2, 4, capacity=2**60)
+    for family, slots, capacity in (("softmax", 1, 2**60), ("linear", 2**40, 0), ("softmax", 2**60, 0)):
+        with pytest.raises(linnet.OutOfMemoryError, match=SENTENCE):
+            linnet.Attention(family).state(slots, 2, 4, capacity=capacity)
 
 
 TOKENS = counting(10, 24, 11)
