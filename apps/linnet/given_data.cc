@@ -90,7 +90,8 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     if ((data.kind == "series" || data.kind == "sound") && of_run->validation.empty())
       data.split = split_of(*of_run);
   }
-  if (const auto columns = of_run || data.kind != "series" ? std::nullopt : RunColumns::read(arguments.model))
+  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model);
+      columns && (data.kind == "series" || data.kind == "sound"))
     columns->take_form(data);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   if (data.kind == "images") data.channels = config.image_channels;

@@ -108,7 +108,7 @@ std::optional<fs::path> run_of(const fs::path& model) {
 std::optional<RunColumns> columns_of_model(const fs::path& model) {
   const auto run = run_of(model);
   auto result = RunColumns::read(run.value_or(model));
-  if (!result || !run || result->sound) return result;
+  if (!result || !run) return result;
   result->form = series_form(RunRecord::read(*run).config.data);
   return result;
 }

@@ -55,9 +55,10 @@ void bind_errors(nb::module_& module) {
                           nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_ValueError)));
   type_class = add_class(module, "ArgumentTypeError", "An argument of the wrong Python type or element type.",
                          nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_TypeError)));
-  memory_class = add_class(module, "OutOfMemoryError",
-                           "Less free memory than what is asked for needs: found before it is taken, or while it is.",
-                           nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_MemoryError)));
+  memory_class =
+      add_class(module, "OutOfMemoryError",
+                "Less free memory than what is asked for needs: found before it is taken, or while it is.",
+                nb::make_tuple(nb::handle(error_class), nb::handle(PyExc_MemoryError)));
   nb::register_exception_translator(translate);
 }
 

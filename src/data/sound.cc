@@ -154,6 +154,7 @@ struct Setting {
   std::int64_t length = 0;
   std::int64_t levels = no_levels;   ///< of μ-law codes
   ColumnStatistics inputs, targets;  ///< of the training part; empty for codes
+  std::string split;                 ///< empty where other files are for validation
 };
 
 class SoundDataset final : public Dataset {
@@ -164,6 +165,7 @@ class SoundDataset final : public Dataset {
   std::int64_t size() const override { return windows_.size(); }
   std::int64_t length() const override { return setting_->length; }
   std::int64_t vocabulary() const override { return setting_->levels; }
+  const std::string& split() const { return setting_->split; }
   SoundFormat format() const { return {sounds_->rate, sounds_->samples / sounds_->block, 0}; }
   std::vector<std::int64_t> fields() const override {
     return raw() ? std::vector<std::int64_t>{}
@@ -303,10 +305,10 @@ Datasets open_sound(const DataOptions& options, const Parts& parts) {
       check_alike(sounds->files[0], SoundFile(sounds->files[0]).format(), own->files[0],
                   SoundFile(own->files[0]).format(), false);
   std::vector<Stretch> training, validation, test;
-  const std::string split = split_of(options);
   if (!options.validation.empty()) {
     training = whole_files(*sounds);
   } else {
+    const std::string split = setting->split = split_of(options);
     for (std::size_t i = 0; i < sounds->files.size(); ++i) {
       const Division division = divide(split, sounds->steps[i], sounds->files[i].string());
       if (division.training < options.length)
@@ -333,6 +335,11 @@ Datasets open_sound(const DataOptions& options, const Parts& parts) {
   else if (parts.test && !test.empty())
     datasets.test = evaluated(sounds, std::move(test));
   return datasets;
+}
+
+std::string sound_split(const Dataset& dataset) {
+  const auto* const sound = dynamic_cast<const SoundDataset*>(&dataset);
+  return sound == nullptr ? std::string() : sound->split();
 }
 
 std::optional<SoundFormat> sound_format(const Dataset& dataset) {

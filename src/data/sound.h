@@ -23,4 +23,7 @@ Datasets open_sound(const DataOptions& options, const Parts& parts);
 /// Rate and channels of the sounds that `dataset` has, with 0 frames; nothing for other data.
 std::optional<SoundFormat> sound_format(const Dataset& dataset);
 
+/// How the files of such sounds were divided, the value of `data.split`; empty where they were not.
+std::string sound_split(const Dataset& dataset);
+
 }  // namespace linnet

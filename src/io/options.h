@@ -31,7 +31,8 @@ class Options : public Settings {
   void add(std::string key, std::string& value, std::string help,
            std::vector<std::string> choices = {}) override;
 
-  /// From text, as on the command line. Integers may be written 1e3 where that is whole; booleans are true and false.
+  /// From text, as on the command line. Integers may be written 1e3 where that is whole; booleans are true
+  /// and false.
   void set(const std::string& key, const std::string& text);
   /// The same from "key=value".
   void apply_assignment(const std::string& assignment);

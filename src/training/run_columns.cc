@@ -29,7 +29,7 @@ constexpr std::pair<const char*, std::string SeriesForm::*> keys_of_form[] = {
 
 RunColumns RunColumns::of(const Dataset& dataset) {
   RunColumns columns{dataset.column_names(), dataset.applied_statistics()};
-  columns.form = series_form(dataset).value_or(SeriesForm());
+  columns.form = series_form(dataset).value_or(SeriesForm{.split = sound_split(dataset)});
   columns.sound = sound_format(dataset);
   return columns;
 }
@@ -44,6 +44,7 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
            std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); });
   };
   try {
+    for (const auto& [key, member] : keys_of_form) result.form.*member = json.value(key, std::string());
     if (json.contains("rate")) {
       result.sound = {json.at("rate").get<std::int64_t>(), json.at("channels").get<std::int64_t>(), 0};
       if (result.sound->rate < 1 || result.sound->channels < 1)
@@ -52,7 +53,6 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
       return result;
     }
     result.names = json.at("names").get<std::vector<std::string>>();
-    for (const auto& [key, member] : keys_of_form) result.form.*member = json.value(key, std::string());
     if (!json.contains("mean")) return result;
     result.applied.mean = json.at("mean").get<std::vector<double>>();
     result.applied.deviation = json.at("deviation").get<std::vector<double>>();

@@ -19,7 +19,7 @@ inline constexpr const char* columns_file = "columns.json";
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
-  SeriesForm form = {};
+  SeriesForm form = {};      ///< of sound the split alone
   std::optional<SoundFormat> sound = {};
 
   static RunColumns of(const Dataset& dataset);

@@ -75,6 +75,27 @@ TEST_F(SoundFilter, IsMeasuredAgainstTheSamplesOfItsFiles) {
           {"next step", "same-step", "linnet filter"});
 }
 
+// A run of the library has no record, and a converted model none of its own.
+TEST_F(SoundFilter, ModelsWithoutARunDivideSoundAsTheirRunDid) {
+  train("filter", band("noisy"), {"data.target=" + band("clean"), "data.split=0.2,0.7", "data.patch=8"});
+  const std::string bare = path("bare"), converted = path("converted");
+  std::filesystem::create_directory(bare);
+  for (const char* file : {"config.json", "model.safetensors", "columns.json"})
+    std::filesystem::copy_file(path("filter") + "/" + file, bare + "/" + file);
+  succeed({"convert", path("filter"), "--weights", "f32", "--out", converted});
+  const auto evaluated = [&](const std::string& model) {
+    return json_of(
+        succeed({"evaluate", model, "--data", band("noisy"), "--target", band("clean"), "--json"}));
+  };
+  const Json of_run = evaluated(path("filter"));
+  EXPECT_EQ(of_run["tokens"], 12000);
+  for (const std::string& model : {bare, converted}) {
+    const Json json = evaluated(model);
+    EXPECT_EQ(json["tokens"], of_run["tokens"]) << model;
+    EXPECT_EQ(json["bits_per_token"], of_run["bits_per_token"]) << model;
+  }
+}
+
 TEST_F(SoundFilter, ModelsOfSquaredErrorsContinueSoundByTheirMeans) {
   train("next", band("clean"), {"model.objective=next-token", "model.relative=false", "data.patch=8"});
   succeed({"generate", path("next"), "--prompt-file", band("clean"), "--out", path("next.wav")});

@@ -153,9 +153,9 @@ TEST(Options, RefusesWhatDoesNotFitAndSaysWhy) {
 
 TEST(Options, UnknownKeysNameOriginAndNearest) {
   Example example;
-  EXPECT_THAT(usage_error([&] { example.options.set("model.layer", "1"); }),
-              AllOf(HasSubstr("settings"), HasSubstr("\"model.layer\""),
-                    HasSubstr("did you mean \"model.layers\"")));
+  EXPECT_THAT(
+      usage_error([&] { example.options.set("model.layer", "1"); }),
+      AllOf(HasSubstr("settings"), HasSubstr("\"model.layer\""), HasSubstr("did you mean \"model.layers\"")));
   EXPECT_THAT(usage_error([&] { example.options.set("layers", "1"); }),
               HasSubstr("did you mean \"model.layers\""));
   EXPECT_THAT(usage_error([&] { example.options.set("zzzzzzzzz", "1"); }),
