@@ -140,11 +140,9 @@ void add_embed(Command& program) {
       "An embedding is the mean over the tokens of an example of the rows that the output head takes.\n"
       "Example: linnet embed runs/proteins --data proteins.fasta --out proteins.safetensors");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
-  command
-      .add_option(
-          "--data", arguments->data,
-          "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA or tokens")
-      .required();
+  command.add_option("--data", arguments->data,
+                     "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA "
+                     "or tokens; default: those of the run");
   command
       .add_option("--data-kind", arguments->data_kind,
                   "kind of the data; default: from the name of --data and the files in it")

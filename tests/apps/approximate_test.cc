@@ -142,6 +142,9 @@ TEST(Approximate, TakesTheMaskOfTheModel) {
   succeed({"train", config, "--data", data, "--out", run});
   const Json result = result_of({"--json", "--model", run, "--data", data, "--examples", "2"});
   EXPECT_THAT(result["inputs"].get<std::string>(), HasSubstr("tokens, full"));
+  const Json own = result_of({"--json", "--model", run, "--examples", "2"});
+  EXPECT_THAT(own["inputs"].get<std::string>(), HasSubstr(" of its run: "));
+  EXPECT_EQ(own["norms"], result["norms"]);
   // It generates nothing, and so no token has a cost.
   EXPECT_TRUE(Json::parse(succeed({"inspect", run, "--json"}).out)["per_token"].empty());
   EXPECT_THAT(succeed({"inspect", run}).out, Not(HasSubstr("generated token")));
@@ -158,7 +161,6 @@ TEST(Approximate, BadInputIsRefused) {
   refuses(usage, one({"--draws", "1"}), {"--draws", "got 1"});
   refuses(usage, one({"--length", "2000"}), {"expected --length of at most 1024", "got 2000"});
   refuses(usage, one({"--directions", "random"}), {"expected directions of auto", "got 'random'"});
-  refuses(usage, one({"--model", "m"}), {"expected --data with --model"});
   refuses(usage, one({"--model", "m", "--data", "d", "--qkv", "f"}), {"got both"});
   refuses(failed, one({"--qkv", "nowhere.safetensors"}), {"nowhere.safetensors"});
   refuses(usage, one({"--qkv", "f", "--layer", "5"}), {"--layer", "--model"});

@@ -300,6 +300,9 @@ TEST(Embed, LabelsStandBesideTheEmbeddings) {
   const Safetensors without_classes = Safetensors::read(out);
   const Tensor labels = without_classes.tensor("labels"), expected = tensors.tensor("labels");
   EXPECT_TRUE(std::ranges::equal(labels.span<std::int64_t>(), expected.span<std::int64_t>()));
+  const std::string own = (folder / "own.safetensors").string();
+  succeed({"embed", run, "--examples", "3", "--out", own});  // of the run's own data
+  EXPECT_EQ(Safetensors::read(own).shape("labels"), (Shape{3}));
   refuses(failed, {"embed", TinyModels::get().digits(), "--data", "digits", "--out", "/no/such/folder/x"},
           {"/no/such/folder"});
 }

@@ -113,8 +113,6 @@ Json measure_ranks(Context& context, const std::vector<HeadRows>& heads,
 
 void check(const Arguments& arguments) {
   const ApproximateSource& source = arguments.source;
-  if (!source.model.empty() && source.data.empty())
-    fail<UsageError>("approximate", "expected --data with --model, got none");
   if (!source.model.empty() && !source.qkv.empty())
     fail<UsageError>("approximate", "expected --model or --qkv, got both");
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
@@ -234,7 +232,8 @@ void add_approximate(Command& program) {
       .needs(model);
   command
       .add_option("--data", source.data,
-                  "data for --model, as for linnet train: digits, copy, reverse, or a folder or files")
+                  "data for --model, as for linnet train: digits, copy, reverse, or a folder or files; "
+                  "default: those of the run")
       .needs(model);
   command
       .add_option("--data-kind", source.data_kind,

@@ -138,9 +138,10 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
                               .v = rows(2)});
     }
   }
-  result.description = fmt::format("layer {} of {} on {} example{} of {}: {} heads of {}, {} tokens, {}",
-                                   source.layer, source.model, count, count == 1 ? "" : "s", source.data,
-                                   config.heads, head_dim, longest, config.causal() ? "causal" : "full");
+  result.description =
+      fmt::format("layer {} of {} on {} example{} of {}: {} heads of {}, {} tokens, {}", source.layer,
+                  source.model, count, count == 1 ? "" : "s", source.data.empty() ? "its run" : source.data,
+                  config.heads, head_dim, longest, config.causal() ? "causal" : "full");
   return result;
 }
 
