@@ -1,6 +1,6 @@
 #include "command_line.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -101,6 +101,8 @@ Option& Option::needs(const Option& other) {
 }
 
 std::size_t Option::count() const { return option_->count(); }
+
+std::string Option::text() const { return fmt::format("{}", fmt::join(option_->results(), ",")); }
 
 void Option::require_given() const {
   if (option_->empty()) throw CLI::RequiredError(option_->get_name(false, true));

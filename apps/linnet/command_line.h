@@ -44,6 +44,8 @@ class Option {
 
   /// How many times the user gave it.
   std::size_t count() const;
+  /// The text that the user gave, of a list with commas; empty where there is none.
+  std::string text() const;
   /// Fails as a required one does, where the user did not give it.
   void require_given() const;
 

@@ -11,6 +11,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/fingerprint.h"
 #include "given_data.h"
 #include "io/file.h"
 #include "linnet/tokenizer.h"
@@ -28,6 +29,7 @@ struct Arguments {
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
+  std::vector<Option> options;  ///< all of the command
 };
 
 /// What replaces the model's own attention, in every layer. A feature map's name stands for the linear family
@@ -222,6 +224,11 @@ void run(const Arguments& arguments, Communicator& ranks) {
   if (!arguments.data.empty() && source.kind == "series")
     if (const auto columns = columns_of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());
+  if (ranks.size() > 1)
+    require_same_work(ranks, {*model,
+                              arguments.options,
+                              {"model", "--data", "--target", "--per-token", "--threads", "--json"},
+                              {{"data", fingerprint_of(source).text()}}});
   // All counted tokens in their order: of a whole split they are its text.
   std::optional<TextStream> text;
   if (!data->tokenizer().empty() && model->config().shifted())
@@ -330,6 +337,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");
+  arguments->options = command.options();
   command.callback([arguments, &ranks] { run(*arguments, ranks); });
 }
 

@@ -12,6 +12,7 @@
 #include "continuation.h"
 #include "data/fasta.h"
 #include "generation/stream_file.h"
+#include "io/digest.h"
 #include "io/file.h"
 #include "outputs.h"
 #include "pictures.h"
@@ -265,6 +266,21 @@ std::vector<std::int64_t> labels_of(const Model& model, const std::vector<std::s
   return labels;
 }
 
+/// What all ranks are to have in common. Standard input is read by one of them for all.
+RankWork work_of(const Model& model, const Arguments& arguments) {
+  RankWork work{model, arguments.options, {"model", "--out", "--threads", "--json", "--columns"}, {}};
+  for (const auto& [option, file] : {std::pair("--prompt-file", arguments.prompt_file),
+                                     {"--source-file", arguments.source_file},
+                                     {"--complete", arguments.complete},
+                                     {"--states", arguments.states}}) {
+    work.apart.push_back(option);
+    if (!file.empty() && file != "-")
+      work.inputs.push_back({option, "a file with the digest " + digest_of_file(file)});
+  }
+  work.apart.push_back("--save-states");
+  return work;
+}
+
 void run(Arguments arguments, Communicator& ranks) {
   arguments.sampling.check();
   on_first_rank(ranks, [&] {
@@ -282,6 +298,7 @@ void run(Arguments arguments, Communicator& ranks) {
                      "filter runs over sound");
   model->config().check_generates();
   arguments.labels = labels_of(*model, arguments.named_labels);
+  if (ranks.size() > 1) require_same_work(ranks, work_of(*model, arguments));
   const bool sources = !arguments.source.empty() || !arguments.source_file.empty();
   if (sources && !answers_sources(*model))
     fail<UsageError>("generate",

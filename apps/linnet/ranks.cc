@@ -8,14 +8,17 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <system_error>
 
 #include "base/fail.h"
 #include "comm/gather.h"
 #include "comm/mpi/start_ranks.h"
-#include "command_line.h"
+#include "generation/snapshot.h"
 #include "io/file.h"
+#include "linnet/instruction_set.h"
+#include "linnet/version.h"
 #include "report.h"
 
 namespace linnet {
@@ -72,11 +75,25 @@ int run_on_ranks(const std::function<void(Communicator&)>& program) {
   }
 }
 
-void check_ranks(const Communicator& ranks, const std::string& command) {
+void check_ranks(Communicator& ranks, const std::string& command) {
   constexpr std::array<const char*, 3> divided = {"train", "generate", "evaluate"};
-  if (ranks.size() == 1 || std::ranges::find(divided, command) != divided.end()) return;
-  fail<UsageError>("mpirun", "expected train, generate or evaluate for {} ranks, got {}", ranks.size(),
-                   command);
+  if (ranks.size() > 1 && std::ranges::find(divided, command) == divided.end())
+    fail<UsageError>("mpirun", "expected train, generate or evaluate for {} ranks, got {}", ranks.size(),
+                     command);
+  require_agreement(ranks, {{"the command", command},
+                            {"the version", version()},
+                            {"the instruction set (LINNET_ISA)", instruction_set()}});
+}
+
+void require_same_work(Communicator& ranks, const RankWork& work) {
+  if (ranks.size() == 1) return;
+  std::vector<Shared> things;
+  for (const Option& option : work.options)
+    if (std::ranges::count(work.apart, option.name()) == 0)
+      things.push_back({option.name(), option.count() > 0 ? option.text() : "its default"});
+  things.push_back({"the model", fmt::format("one with the fingerprint {:016x}", fingerprint(work.model))});
+  std::ranges::copy(work.inputs, std::back_inserter(things));
+  require_agreement(ranks, things);
 }
 
 void on_first_rank(Communicator& ranks, const std::function<void()>& work) {

@@ -11,6 +11,7 @@
 #include "model/files.h"
 #include "report.h"
 #include "run_record.h"
+#include "training/checkpoint.h"
 #include "training/run_lock.h"
 
 namespace linnet {
@@ -99,7 +100,9 @@ Json row_of(const fs::path& run, const std::string& name) {
   const RunConfig& config = *known;
   const TrainingOptions& training = config.training;
   const Best best = best_of(metrics.lines);
-  const Json step = metrics.lines.empty() ? Json(0) : metrics.lines.back()["step"];
+  // Lines may have been lost of updates that are done.
+  const std::int64_t logged = metrics.lines.empty() ? 0 : metrics.lines.back()["step"].get<std::int64_t>();
+  const std::int64_t step = std::max(logged, Checkpoints(run).newest().value_or(0));
   const Json seconds = last_of(metrics.lines, "seconds");
   const bool finished = step >= training.steps || (training.patience > 0 && best.since >= training.patience);
   return {{"name", name},

@@ -147,15 +147,10 @@ RunRecord resumed_record(const Arguments& arguments) {
   return changed;
 }
 
-std::string text_of(const DataFingerprint& data) {
-  return fmt::format("{} bytes in {} file{} with the CRC-32 {}", data.bytes, data.files,
-                     data.files == 1 ? "" : "s", data.crc32);
-}
-
 void check_fingerprint(const RunRecord& run, const DataFingerprint& found) {
   if (found != run.data)
-    fail<UsageError>("resume", "expected the data that the run began with, {}, got {} in {}",
-                     text_of(run.data), text_of(found), run.config.data.path);
+    fail<UsageError>("resume", "expected the data that the run began with, {}, got {} in {}", run.data.text(),
+                     found.text(), run.config.data.path);
 }
 
 /// What a model's examples consist of.
@@ -310,15 +305,17 @@ Json json_of(const TrainingResult& result, const fs::path& folder, double second
 
 void run(const Arguments& arguments, Communicator& ranks) {
   const bool first = ranks.rank() == 0;
-  Context context(arguments.threads > 0 ? arguments.threads : threads_of_rank(ranks));
   const bool resume = !arguments.resume.empty();
+  require_agreement(ranks, {{"resume", resume ? "true" : "false"}});
+  const int threads = threads_of_rank(ranks);  // all ranks ask, whichever have a number of their own
+  Context context(arguments.threads > 0 ? arguments.threads : threads);
   RunRecord record = resume ? resumed_record(arguments) : new_record(arguments);
   RunConfig& config = record.config;
   Progress progress(first);
   progress.hint(fmt::format("reading {} data", config.data.kind));
   const Datasets data = open_datasets(config.data);
   const DataFingerprint fingerprint = fingerprint_of(config.data);
-  require_agreement(ranks, {{"data", text_of(fingerprint)}});
+  require_agreement(ranks, {{"data", fingerprint.text()}});
   if (resume) check_fingerprint(record, fingerprint);
   record.data = fingerprint;
   config.fit_to_data(*data.training);

@@ -88,6 +88,10 @@ std::vector<Source> files_of(const DataOptions& options) {
 
 }  // namespace
 
+std::string DataFingerprint::text() const {
+  return fmt::format("{} bytes in {} file{} with the CRC-32 {}", bytes, files, files == 1 ? "" : "s", crc32);
+}
+
 DataFingerprint fingerprint_of(const DataOptions& options) {
   DataFingerprint result;
   uLong crc = crc32_z(0, nullptr, 0);

@@ -16,6 +16,8 @@ struct DataFingerprint {
   std::string crc32 = {};
 
   bool operator==(const DataFingerprint&) const = default;
+
+  std::string text() const;  ///< "8 bytes in 1 file with the CRC-32 0123abcd"
 };
 
 /// The fingerprint of the files that `open_datasets` reads, as they are on the disk: a compressed file has

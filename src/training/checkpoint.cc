@@ -272,7 +272,13 @@ std::vector<std::int64_t> Checkpoints::steps() const {
   return steps;
 }
 
-bool Checkpoints::any() const { return !steps().empty(); }
+bool Checkpoints::any() const { return newest().has_value(); }
+
+std::optional<std::int64_t> Checkpoints::newest() const {
+  const std::vector<std::int64_t> all = steps();
+  if (all.empty()) return std::nullopt;
+  return all.back();
+}
 
 std::optional<std::int64_t> Checkpoints::newest_whole(
     const std::function<void(const std::string& fault)>& report) {

@@ -61,6 +61,9 @@ class Checkpoints {
   /// Whether there are checkpoints, whole or not.
   bool any() const;
 
+  /// Step of the newest checkpoint, whole or not; nothing where there are none.
+  std::optional<std::int64_t> newest() const;
+
   /// Step of the newest checkpoint that is whole (check_checkpoint); nothing where there are none at all.
   /// `report` receives the fault of each newer one. Throws the fault of the newest where none is whole.
   std::optional<std::int64_t> newest_whole(const std::function<void(const std::string& fault)>& report);

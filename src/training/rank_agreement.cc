@@ -33,7 +33,7 @@ std::string of_rank(Communicator& ranks, std::string own, int rank) {
 
 [[noreturn]] void refuse(const std::string& first_text, const std::string& other_text, int rank) {
   const Json first = parse_json(first_text, "rank 0"), other = parse_json(other_text, "another rank");
-  for (std::size_t i = 0; i < std::min(first.size(), other.size()); ++i)
+  for (std::size_t i = 0; i < std::min(first.size(), other.size()) && first[i][0] == other[i][0]; ++i)
     if (first[i] != other[i])
       fail<UsageError>("ranks", "expected all ranks to have {} = {} as rank 0, got {} on rank {}",
                        first[i][0].get<std::string>(), first[i][1].get<std::string>(),

@@ -223,6 +223,17 @@ TEST_F(Runs, SayWhereTheirBestModelIsUnlessItIsTheLast) {
   EXPECT_THAT(succeed(training("better")).err, Not(HasSubstr("best")));
 }
 
+TEST_F(Runs, TableKnowsUpdatesWhoseLinesAreLost) {
+  succeed(training("run"));
+  const std::string lines = read_file(path("run/metrics.jsonl"));
+  for (const std::string& left : {lines.substr(0, lines.find('\n') + 1), std::string()}) {
+    folder_.file("run/metrics.jsonl", left);
+    const Json row = json_of(succeed({"runs", path("run"), "--json"})).at(0);
+    EXPECT_EQ(row["step"], 6);
+    EXPECT_EQ(row["state"], "finished");
+  }
+}
+
 TEST_F(Runs, TableShowsWhatBecameOfThem) {
   succeed(training("studies/finished"));
   succeed({"train", path("copy.toml"), "--out", path("stopped"), "--set", "training.minutes=1e-9"});

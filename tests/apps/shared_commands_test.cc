@@ -192,6 +192,30 @@ TEST_F(SharedCommands, PrintAnErrorOnce) {
                  "linnet: [prompt] expected something to continue");
 }
 
+// Each rank would do its share of another work.
+TEST_F(SharedCommands, WorkThatDiffersIsRefused) {
+  const std::string one = folder_.file("one.txt", std::string(4000, 'a') + "b"),
+                    two = folder_.file("two.txt", std::string(4000, 'a') + "c"), text = tiny_.text(),
+                    narrow = path("narrow");
+  succeed({"convert", text, "--weights", "bf16", "--out", narrow});
+  const auto refuse = [&](const Strings& first, const Strings& second, const std::string& words) {
+    Program::Limits limits;
+    limits.launcher = joined(joined(Strings{LINNET_MPIRUN, LINNET_MPIRUN_COUNT, "1", LINNET_PROGRAM}, first),
+                             {":", LINNET_MPIRUN_COUNT, "1"});
+    const Ended ended = run_linnet(second, limits);
+    EXPECT_EQ(ended.status, usage) << ended.err;
+    EXPECT_EQ(count(ended.err, "linnet: "), 1) << ended.err;
+    EXPECT_EQ(count(ended.err, "linnet: [ranks] expected all ranks to have " + words), 1) << ended.err;
+  };
+  refuse({"evaluate", text}, {"generate", text}, "the command = evaluate as rank 0, got generate on rank 1");
+  refuse({"evaluate", text, "--data", one}, {"evaluate", text, "--data", two}, "data = 4001 bytes in 1 file");
+  refuse({"evaluate", text, "--batch", "2"}, {"evaluate", text}, "--batch = 2 as rank 0, got its default");
+  refuse({"evaluate", text, "--data", one}, {"evaluate", narrow, "--data", one}, "the model = one with");
+  refuse({"generate", text, "--seed", "1"}, {"generate", text, "--seed", "2"}, "--seed = 1 as rank 0, got 2");
+  refuse({"generate", text, "--prompt-file", one}, {"generate", text, "--prompt-file", two},
+         "--prompt-file = a file with");
+}
+
 TEST_F(SharedCommands, OthersRefuseSeveralRanks) {
   expect_refused(2, usage, {"inspect", tiny_.digits()},
                  "linnet: [mpirun] expected train, generate or evaluate for 2 ranks, got inspect");

@@ -162,6 +162,12 @@ TEST_F(TrainingRanks, RefuseWithOneSentenceAndItsStatus) {
   EXPECT_EQ(ended.status, usage) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("training.seed = 3 as rank 0, got 1 on rank 2"));
   EXPECT_FALSE(fs::exists(folder_ / "differ"));
+
+  limits.launcher = joined(on_ranks(1).launcher, {LINNET_MPIRUN, LINNET_RANKS_FLAG, "1", LINNET_PROGRAM});
+  limits.launcher = joined(joined(limits.launcher, others), {":", LINNET_RANKS_FLAG, "1"});
+  const Ended resumed = run_linnet({"train", "--resume", alone().string()}, limits);
+  EXPECT_EQ(resumed.status, usage) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr("resume = false as rank 0, got true on rank 1"));
 }
 
 TEST_F(TrainingRanks, EndWithOneSentenceWhereTheFirstCannotSave) {
