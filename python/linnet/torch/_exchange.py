@@ -13,7 +13,7 @@ from .. import _core
 from .._arguments import folder_of
 from .._model import load
 from ._arguments import default_features, refuse, refuse_type
-from ._models import IMAGE, SequenceModel
+from ._models import IMAGE, SequenceModel, check_parts
 
 
 def _tensors(model: SequenceModel) -> dict:
@@ -74,6 +74,7 @@ def export(module: SequenceModel, folder) -> None:
     """
     if not isinstance(module, SequenceModel):
         refuse_type("export", "a linnet.torch.SequenceModel (SequenceModel.of makes one of your modules)", type(module).__name__)
+    check_parts(module)
     arrays = {}
     for name, parts in _tensors(module).items():
         arrays[name] = torch.cat([part.detach().to("cpu", torch.float32) for part in parts]).contiguous().numpy()

@@ -263,32 +263,22 @@ class SequenceModel(nn.Module):
     def of(cls, embedding, encoder, head, *, vocabulary, length, positions="none", image=None):
         """A model from an nn.Embedding of vocabulary + 1 tokens (the last is the start token) or vocabulary + classes, a
         `TransformerEncoder` and an nn.Linear to `vocabulary` logits. `positions` is an nn.Parameter [length, width], "sinusoidal"
-        or "none". The encoder attends causally. The parts are kept, not copied."""
+        or "none". The encoder attends causally. The parts are kept, not copied; those that no file describes are refused."""
         operation = "model"
-        for name, part, wanted in (
-            ("embedding", embedding, nn.Embedding),
-            ("encoder", encoder, TransformerEncoder),
-            ("head", head, nn.Linear),
-        ):
-            if not isinstance(part, wanted):
-                refuse_type(operation, f"{name} of {wanted.__name__}", type(part).__name__)
-        tables = [_layer_tables(layer, place) for place, layer in enumerate(encoder.layers)]
-        if not tables or any(table != tables[0] for table in tables):
-            refuse(operation, "layers that are alike", f"{len(tables)} layers of several kinds" if tables else "none")
-        model, attention = (dict(table) for table in tables[0])
-        if model["norm"] == "post" and encoder.norm is not None:
-            refuse(operation, "no final normalisation after layers with norm 'post' (final_normalization=False)", "one")
-        if model["norm"] == "pre" and encoder.norm is None:
-            refuse(operation, "a final normalisation after layers with norm 'pre'", "none")
-        width = embedding.embedding_dim
+        named = isinstance(positions, str)
+        if not isinstance(positions, nn.Parameter) and not (named and positions in ("sinusoidal", "none")):
+            found = repr(positions) if named else type(positions).__name__
+            refuse(operation, "positions as an nn.Parameter, 'sinusoidal' or 'none'", found)
+        _check_kind(head, nn.Linear, "head")
+        model, attention = _tables_of(embedding, encoder)
+        width = model["width"]
         classes = embedding.num_embeddings - vocabulary
         if classes < 1:
             refuse(operation, f"an embedding of more than {vocabulary} tokens", f"{embedding.num_embeddings}")
-        if head.out_features != vocabulary or head.in_features != width or head.bias is None:
-            refuse(operation, f"a head with a bias from {width} to {vocabulary}", f"{head}")
-        model.update(layers=len(tables), width=width, vocabulary=vocabulary, length=length, classes=classes if classes > 1 else 0)
-        model["positions"] = "learned" if isinstance(positions, torch.Tensor) else positions
-        if isinstance(positions, torch.Tensor) and tuple(positions.shape) != (length, width):
+        _check_linear(head, "head", width, vocabulary)
+        model.update(vocabulary=vocabulary, length=length, classes=classes if classes > 1 else 0)
+        model["positions"] = "learned" if isinstance(positions, nn.Parameter) else positions
+        if isinstance(positions, nn.Parameter) and tuple(positions.shape) != (length, width):
             refuse(operation, f"positions [{length}, {width}]", f"{list(positions.shape)}")
         result = cls.__new__(cls)
         nn.Module.__init__(result)
@@ -298,7 +288,7 @@ class SequenceModel(nn.Module):
             "image": _table("image", image or {}, IMAGE),
         }
         _check_tables(*result.config.values())
-        result._set(embedding, encoder, head, positions if isinstance(positions, torch.Tensor) else None)
+        result._set(embedding, encoder, head, positions if isinstance(positions, nn.Parameter) else None)
         return result
 
     def _inputs(self, tokens, label):
@@ -382,24 +372,97 @@ def _logistics(parameters, levels):
     return torch.logsumexp(weight + log_p, -1) - torch.logsumexp(weight, -1)
 
 
-def _layer_tables(layer, place):
+_NORM_EPS = 1e-5
+
+
+def _check_kind(part, kind, name):
+    """Throws unless a part is a module of `kind` and computes what that does."""
+    if not isinstance(part, kind):
+        refuse_type("export", f"{name} of {kind.__name__}", type(part).__name__)
+    if type(part).forward is not kind.forward or "forward" in vars(part):
+        refuse_type("export", f"{name} with the forward of {kind.__name__}", f"another of {type(part).__name__}")
+
+
+def _check_linear(part, name, inputs, outputs):
+    _check_kind(part, nn.Linear, name)
+    if (part.in_features, part.out_features) != (inputs, outputs) or part.bias is None:
+        found = f"one from {part.in_features} to {part.out_features}" + (" without a bias" if part.bias is None else "")
+        refuse("export", f"{name} with a bias from {inputs} to {outputs}", found)
+
+
+def _check_norm(part, name, width):
+    _check_kind(part, nn.LayerNorm, name)
+    if tuple(part.normalized_shape) != (width,) or part.weight is None or part.bias is None:
+        found = f"one of {list(part.normalized_shape)}" + (" without them" if part.weight is None or part.bias is None else "")
+        refuse("export", f"{name} with a weight and a bias of width {width}", found)
+    if part.eps != _NORM_EPS:
+        refuse("export", f"{name} with eps {_NORM_EPS}", str(part.eps))
+
+
+def _tables_of(embedding, encoder):
+    """The tables model and attention that describe the parts of a model. Throws for parts that a file cannot describe."""
+    _check_kind(embedding, nn.Embedding, "embedding")
+    if embedding.max_norm is not None:
+        refuse("export", "an embedding without max_norm", str(embedding.max_norm))
+    _check_kind(encoder, TransformerEncoder, "encoder")
+    width = embedding.embedding_dim
+    tables = [_layer_tables(layer, place, width) for place, layer in enumerate(encoder.layers)]
+    if not tables or any(table != tables[0] for table in tables):
+        refuse("export", "layers that are alike", f"{len(tables)} layers of several kinds" if tables else "none")
+    model, attention = tables[0]
+    if model["norm"] == "post" and encoder.norm is not None:
+        refuse("export", "no final normalisation after layers with norm 'post' (final_normalization=False)", "one")
+    if model["norm"] == "pre":
+        if encoder.norm is None:
+            refuse("export", "a final normalisation after layers with norm 'pre'", "none")
+        _check_norm(encoder.norm, "the final normalisation", width)
+    return {**model, "layers": len(tables), "width": width}, dict(attention)
+
+
+def check_parts(model):
+    """Throws unless the parts of a model are those that its configuration describes."""
+    tables = dict(zip(("model", "attention"), _tables_of(model.embedding, model.encoder)))
+    for name, table in tables.items():
+        for key, value in table.items():
+            if key != "dropout" and model.config[name][key] != value:
+                refuse("export", f"{name}.{key} {model.config[name][key]!r}, as when the model was made", repr(value))
+    if not isinstance(model.head, _TiedHead):
+        _check_linear(model.head, "head", model.config["model"]["width"], model._outputs())
+
+
+def _layer_tables(layer, place, width):
     """The tables model and attention that describe a layer of an encoder."""
     operation = "export"
-    if not isinstance(layer, TransformerEncoderLayer) or not isinstance(layer.attention, AttentionLayer):
-        refuse_type(operation, "layers of TransformerEncoderLayer with an AttentionLayer", type(layer).__name__)
+    _check_kind(layer, TransformerEncoderLayer, f"layer {place}")
     outer = layer.attention
-    width, heads = layer.norm1.normalized_shape[0], outer.n_heads
-    sizes = {outer.query_projection.out_features, outer.key_projection.in_features, outer.value_projection.out_features}
-    if sizes != {width}:
-        refuse(operation, f"queries, keys and values of the model's width {width}", f"{sorted(sizes)}")
+    _check_kind(outer, AttentionLayer, "attention")
+    heads, hidden = outer.n_heads, getattr(layer.linear1, "out_features", 0)
+    for name in ("query_projection", "key_projection", "value_projection", "out_projection"):
+        part = getattr(outer, name)
+        if {getattr(part, "in_features", width), getattr(part, "out_features", width)} != {width}:
+            refuse(operation, f"queries, keys and values of the model's width {width}", f"{name} of another")
+        _check_linear(part, name, width, width)
+    _check_linear(layer.linear1, "linear1", width, hidden)
+    _check_linear(layer.linear2, "linear2", hidden, width)
+    _check_norm(layer.norm1, "norm1", width)
+    _check_norm(layer.norm2, "norm2", width)
+    _check_kind(layer.dropout, nn.Dropout, "dropout")
+    activation = name_of_activation(layer.activation)
+    if activation is None:
+        refuse(operation, "the activation gelu, gelu-tanh or relu", getattr(layer.activation, "__name__", "a module"))
     model = {
         "heads": heads,
-        "feed_forward": layer.linear1.out_features,
+        "feed_forward": hidden,
         "norm": "pre" if layer.pre_norm else "post",
-        "activation": name_of_activation(layer.activation),
+        "activation": activation,
         "dropout": layer.dropout.p,
     }
     return model, _attention_table(outer.inner_attention, width // heads, place)
+
+
+_ATTENTIONS = (
+    ConfiguredAttention, LinearAttention, CausalLinearAttention, FullAttention, LocalAttention, StridedAttention, FavorAttention,
+)  # fmt: skip
 
 
 def _attention_table(inner, head_dim, place):
@@ -407,6 +470,9 @@ def _attention_table(inner, head_dim, place):
     scale = getattr(inner, "softmax_temp", None)
     if scale is not None and abs(scale - head_dim**-0.5) > 1e-6:
         refuse(operation, "the default softmax_temp", f"{scale}")
+    for kind in _ATTENTIONS:
+        if isinstance(inner, kind):
+            _check_kind(inner, kind, "attention")
     if isinstance(inner, ConfiguredAttention):
         return inner.table
     if isinstance(inner, (LinearAttention, CausalLinearAttention)):
@@ -418,6 +484,8 @@ def _attention_table(inner, head_dim, place):
     if isinstance(inner, LocalAttention):
         return {"family": "local", "window": inner.local_context // 2}
     if isinstance(inner, StridedAttention):
+        if not inner.options["stride"]:
+            refuse(operation, "a strided_stride of at least 1", "0, which stands for one of the length of each input")
         return {"family": "strided", **inner.options}
     if isinstance(inner, FavorAttention):
         if inner.layer != place:

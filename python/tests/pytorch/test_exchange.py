@@ -9,6 +9,7 @@ import torch
 
 import linnet
 import linnet.torch as lt
+from linnet.torch.fast_transformers.attention import FullAttention, LocalAttention
 from linnet.torch.fast_transformers.feature_maps import Favor
 
 SIZES = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 24, "length": 40, "vocabulary": 11}
@@ -267,3 +268,113 @@ def test_paths_that_are_refused(tmp_path):
     refused(lambda: lt.import_(3), "path")
     (tmp_path / "file").write_text("")
     refused(lambda: lt.export(model, tmp_path / "file"), "to write")
+
+
+class Doubled(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class DoubledNorm(torch.nn.LayerNorm):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class DoubledEmbedding(torch.nn.Embedding):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class DoubledAttention(FullAttention):
+    def forward(self, *given):
+        return 2 * super().forward(*given)
+
+
+def parts(final_normalization=False, **changed):
+    given = {"n_layers": 2, "n_heads": 2, "query_dimensions": 8, "value_dimensions": 8, "feed_forward_dimensions": 16}
+    encoder = lt.TransformerEncoderBuilder.from_kwargs(**given, final_normalization=final_normalization, **changed).get()
+    return {"embedding": torch.nn.Embedding(12, 16), "encoder": encoder, "head": torch.nn.Linear(16, 11)}
+
+
+def pre_norm(norm):
+    layers = [
+        lt.TransformerEncoderLayer(lt.AttentionLayer(FullAttention(), 16, 2), 16, 16, norm="pre", activation="gelu")
+        for _ in range(2)
+    ]
+    return lt.TransformerEncoder(layers, norm)
+
+
+def changed_layer(path, part):
+    def change(given):
+        owner, _, name = f"encoder.layers.1.{path}".rpartition(".")
+        setattr(torch.nn.ModuleDict(given).get_submodule(owner), name, part)
+
+    return change
+
+
+PARTS_OF_ANOTHER_MODEL = {
+    "strided_stride": lambda given: given.update(parts(attention_type="strided")),
+    "activation": changed_layer("activation", torch.nn.functional.silu),
+    "several kinds": changed_layer("activation", torch.nn.functional.gelu),
+    "activation of a module": changed_layer("activation", torch.nn.SiLU()),
+    "eps": changed_layer("norm2", torch.nn.LayerNorm(16, eps=1e-3)),
+    "weight and a bias": changed_layer("norm1", torch.nn.LayerNorm(16, elementwise_affine=False)),
+    "weight and a bias of a norm": changed_layer("norm1", torch.nn.LayerNorm(16, bias=False)),
+    "norm1 of LayerNorm": changed_layer("norm1", torch.nn.RMSNorm(16)),
+    "norm1 with the forward": changed_layer("norm1", DoubledNorm(16)),
+    "linear1 with the forward": changed_layer("linear1", Doubled(16, 16)),
+    "linear2 with a bias": changed_layer("linear2", torch.nn.Linear(16, 16, bias=False)),
+    "linear1 of Linear": changed_layer("linear1", torch.nn.Identity()),
+    "value_projection with a bias": changed_layer("attention.value_projection", torch.nn.Linear(16, 16, bias=False)),
+    "out_projection with the forward": changed_layer("attention.out_projection", Doubled(16, 16)),
+    "attention with the forward": changed_layer("attention.inner_attention", DoubledAttention()),
+    "dropout of Dropout": changed_layer("dropout", torch.nn.Identity()),
+    "max_norm": lambda given: given.update(embedding=torch.nn.Embedding(12, 16, max_norm=1.0)),
+    "embedding with the forward": lambda given: given.update(embedding=DoubledEmbedding(12, 16)),
+    "head with the forward": lambda given: given.update(head=Doubled(16, 11)),
+    "head with a bias": lambda given: given.update(head=torch.nn.Linear(16, 11, bias=False)),
+    "final normalisation of LayerNorm": lambda given: given.update(encoder=pre_norm(torch.nn.RMSNorm(16))),
+    "final normalisation of LayerNorm, none": lambda given: given.update(encoder=pre_norm(torch.nn.Identity())),
+    "final normalisation with eps": lambda given: given.update(encoder=pre_norm(torch.nn.LayerNorm(16, eps=1e-3))),
+}
+
+
+@pytest.mark.parametrize("part", PARTS_OF_ANOTHER_MODEL)
+def test_parts_of_another_model_are_refused(part):
+    given = parts()
+    PARTS_OF_ANOTHER_MODEL[part](given)
+    words = part.split(",")[0].split(" of a ")[0]
+    refused(lambda: lt.SequenceModel.of(**given, vocabulary=11, length=40), words)
+
+
+def test_parts_that_change_after_the_model_is_made(tmp_path):
+    for given, path, part, words in (
+        (parts(), "encoder.layers.0.activation", torch.nn.functional.silu, "activation"),
+        (parts(), "encoder.layers.1.linear1", Doubled(16, 16), "linear1"),
+        (parts(), "head", torch.nn.Linear(16, 11, bias=False), "head"),
+        (parts(), "encoder.layers.1.attention.inner_attention", LocalAttention(4), "several kinds"),
+        (None, "embedding", torch.nn.Embedding(10, 16, max_norm=1.0), "max_norm"),
+        (None, "encoder.layers.0.activation", torch.nn.functional.relu, "model.activation"),
+    ):
+        model = lt.SequenceModel({"model": SMALL}) if given is None else None
+        model = model or lt.SequenceModel.of(**given, vocabulary=11, length=40)
+        owner, _, name = path.rpartition(".")
+        setattr(model.get_submodule(owner), name, part)
+        refused(lambda: lt.export(model, tmp_path / "other"), words)
+    assert not (tmp_path / "other").exists()
+
+
+def test_parts_that_compute_the_same(tmp_path):
+    given = parts(attention_type="strided", strided_stride=5, activation="gelu", dropout=0.0)
+    layer = given["encoder"].layers[0]
+    layer.linear1 = torch.nn.utils.parametrizations.weight_norm(layer.linear1)
+    layer.linear2 = torch.nn.modules.linear.NonDynamicallyQuantizableLinear(16, 16)
+    given["embedding"] = torch.nn.Embedding(12, 16, padding_idx=3, scale_grad_by_freq=True, sparse=True)
+    module = lt.SequenceModel.of(**given, vocabulary=11, length=40)
+    lt.export(module, tmp_path)
+    assert np.abs(module(torch.from_numpy(tokens())).detach().numpy() - linnet.load(tmp_path).logits(tokens())).max() < 1e-4
+
+
+@pytest.mark.parametrize("positions", [torch.zeros(40, 16), "learned", None, np.zeros(3)], ids=["tensor", "learned", "None", "array"])
+def test_positions_that_are_refused(positions):
+    refused(lambda: lt.SequenceModel.of(**parts(), vocabulary=11, length=40, positions=positions), "as an nn.Parameter")

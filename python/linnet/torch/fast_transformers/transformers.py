@@ -19,8 +19,8 @@ def activation_of(name):
 
 
 def name_of_activation(function):
-    """The name that `activation_of` takes."""
-    return {F.relu: "relu", _gelu_tanh: "gelu-tanh"}.get(function, "gelu")
+    """The name that `activation_of` takes, or None for a function of another kind."""
+    return {F.relu: "relu", _gelu_tanh: "gelu-tanh", F.gelu: "gelu"}.get(function)
 
 
 def _lengths(x, mask):
