@@ -209,6 +209,7 @@ class SequenceModel(nn.Module):
     encoder : TransformerEncoder
     head : nn.Linear
     config : dict, the three tables
+    files : dict, the bytes of labels.json and tokenizer.model of an imported model that has them, which `export` writes
     """
 
     def __init__(self, config=None):
@@ -254,6 +255,7 @@ class SequenceModel(nn.Module):
         self.positions = positions
         self.encoder = encoder
         self.head = head
+        self.files = {}
 
     def _outputs(self):
         model = self.config["model"]

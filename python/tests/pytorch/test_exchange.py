@@ -1,11 +1,14 @@
 """Models of PyTorch as Linnet's, and back."""
 
+import copy
+import io
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support import sentencepiece_model
 
 import linnet
 import linnet.torch as lt
@@ -378,3 +381,29 @@ def test_parts_that_compute_the_same(tmp_path):
 @pytest.mark.parametrize("positions", [torch.zeros(40, 16), "learned", None, np.zeros(3)], ids=["tensor", "learned", "None", "array"])
 def test_positions_that_are_refused(positions):
     refused(lambda: lt.SequenceModel.of(**parts(), vocabulary=11, length=40, positions=positions), "as an nn.Parameter")
+
+
+def saved_and_loaded(module):
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("again", [lambda module: module, copy.deepcopy, saved_and_loaded], ids=["itself", "copy", "file"])
+def test_labels_and_tokenizer_are_kept(tmp_path, again):
+    plain = lt.SequenceModel({"model": {**SMALL, "vocabulary": 260, "classes": 2}})
+    lt.export(plain, tmp_path / "model")
+    (tmp_path / "model/labels.json").write_text('["cat", "dög"]')
+    (tmp_path / "model/tokenizer.model").write_bytes(sentencepiece_model(["so", " it", "!"]))
+    module = again(lt.import_(tmp_path / "model"))
+    assert module.state_dict().keys() == plain.state_dict().keys()
+    lt.export(module, tmp_path / "other")
+    loaded = linnet.load(tmp_path / "other")
+    assert loaded.class_names == ("cat", "dög")
+    assert list(loaded.tokenizer.encode("so it!")) == [257, 258, 259]
+    for name in ("labels.json", "tokenizer.model"):
+        assert (tmp_path / "other" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+    lt.export(plain, tmp_path / "other")
+    assert sorted(path.name for path in (tmp_path / "other").iterdir()) == ["config.json", "model.safetensors"]
+    assert lt.import_(tmp_path / "other").files == {}
