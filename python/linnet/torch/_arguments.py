@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +81,14 @@ def numbers(operation: str, name: str, value, dimensions: int = 1) -> torch.Tens
         found = list(value)
     except TypeError:
         refuse_type(operation, f"{name} as a sequence of whole numbers", _type_name(value))
-    return torch.tensor([whole(operation, f"an entry of {name}", number) for number in found], dtype=torch.int64)
+    found = [whole(operation, f"an entry of {name}", number) for number in found]
+    return torch.tensor(found, dtype=torch.int64, device="cpu")
+
+
+def _is_row(value):
+    if isinstance(value, (torch.Tensor, np.ndarray)):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _segments(operation, value):
@@ -88,13 +96,13 @@ def _segments(operation, value):
         return numbers(operation, "segments", value, value.dim() if value.dim() in (1, 2) else 1)
     try:
         rows = list(value)
-        if not rows or np.ndim(rows[0]) == 0:
+        if not rows or not _is_row(rows[0]):
             return numbers(operation, "segments", rows)
-        rows = [numbers(operation, "segments", row).tolist() for row in rows]
+        rows = [numbers(operation, "segments", row) for row in rows]
     except TypeError:
         refuse_type(operation, "segments as a list of bounds, or one for each batch entry", _type_name(value))
     longest = max(len(row) for row in rows)
-    return torch.tensor([row + [-1] * (longest - len(row)) for row in rows], dtype=torch.int64)
+    return torch.stack([torch.nn.functional.pad(row, (0, longest - len(row)), value=-1) for row in rows])
 
 
 def _pair(operation, name, value):
@@ -117,7 +125,7 @@ def _visible(operation, q, k, mask):
     if isinstance(mask, np.ndarray):
         if mask.dtype not in (np.bool_, np.uint8):
             refuse_type(operation, "a mask of bool [queries, keys] or [batch, queries, keys]", f"{mask.dtype} {list(mask.shape)}")
-        mask = torch.tensor(mask)
+        mask = torch.tensor(mask, device="cpu")
     if mask.dim() == 4 and mask.shape[1] == 1:  # the same for all heads
         mask = mask[:, 0]
     if mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (2, 3):

@@ -63,7 +63,7 @@ def _shown(out, layout):
 
 
 def _seen(q, k, mask):
-    return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask)
+    return _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], mask, q.device)
 
 
 def _softmax_of_float64(q, k, v, mask, scale, options, layout, near=None):
@@ -444,7 +444,7 @@ def local_attention(
         refuse(operation, "a mask of intervals", "a boolean one (softmax_attention takes it)")
     options = write_options(family="local", scale=scale, left=left, right=right)
     if q.dtype == torch.float64:
-        near = _reference.visible_keys(q.shape[0], q.shape[1], k.shape[1], Mask("window", left, right))
+        near = _seen(q, k, Mask("window", left, right))
         return _softmax_of_float64(q, k, v, mask, scale, options, layout, near)
     return _call(operation, q, k, v, mask, options, layout)
 
@@ -471,7 +471,8 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     if q.dtype == torch.float64:
         length = q.shape[1]
         s = stride or 32 * max(1, math.ceil(math.sqrt(length) / 32))
-        i, j = torch.arange(length)[:, None], torch.arange(length)[None, :]
+        i = torch.arange(length, device=q.device)[:, None]
+        j = i.T
         if pattern == "strided":
             shown = (i - j < s) | ((i - j) % s == 0)
         else:

@@ -144,19 +144,19 @@ class ConfiguredAttention(nn.Module):
             if sharing in ("none", "headwise"):
                 self.value_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * table["rank"] ** -0.5)
         if family == "linear" and table["decay"] != "none":
-            share = torch.arange(heads) / max(heads - 1, 1)
-            memory = table["shortest_memory"] * (table["longest_memory"] / table["shortest_memory"]) ** share
-            gamma = (1 - 1 / memory.double()).float()
+            shortest, growth = table["shortest_memory"], table["longest_memory"] / table["shortest_memory"]
+            memory = [shortest * growth ** (head / max(heads - 1, 1)) for head in range(heads)]
+            self.initial_decay = [1 - 1 / tokens for tokens in memory]
             if table["decay"] == "learned":
-                self.decay = nn.Parameter(torch.log(gamma / (1 - gamma)))
-            else:
-                self.register_buffer("fixed_decay", gamma, persistent=False)
+                self.decay = nn.Parameter(torch.tensor([math.log(tokens - 1) for tokens in memory]))
 
-    def _gamma(self):
+    def _gamma(self, device):
         kind = self.table["decay"]
         if kind == "none":
             return None
-        return torch.sigmoid(self.decay).clamp(min=1e-6) if kind == "learned" else self.fixed_decay
+        if kind == "learned":
+            return torch.sigmoid(self.decay).clamp(min=1e-6)
+        return torch.tensor(self.initial_decay, dtype=torch.float32, device=device)
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         table = self.table
@@ -165,7 +165,7 @@ class ConfiguredAttention(nn.Module):
         lengths = {name: value for name, value in mask.items() if name == "key_lengths"}
         if family == "linear":
             return linear_attention(
-                queries, keys, values, decay=self._gamma(), feature_map=table["feature_map"], alpha=table["alpha"],
+                queries, keys, values, decay=self._gamma(queries.device), feature_map=table["feature_map"], alpha=table["alpha"],
                 features=table["features"], directions=table["directions"], seed=table["seed"], layer=self.layer, normalise=table["normalise"],
                 epsilon=table["epsilon"], **mask,
             )  # fmt: skip
@@ -337,8 +337,8 @@ class SequenceModel(nn.Module):
         if self.positions is not None:
             x = x + self.positions[:length]
         elif model["positions"] == "sinusoidal":
-            x = x + _sinusoids(length, model["width"]).to(x)
-        mask = TriangularCausalMask(length) if model["objective"] == "next-token" else None
+            x = x + _sinusoids(length, model["width"], x.device).to(x)
+        mask = TriangularCausalMask(length, x.device) if model["objective"] == "next-token" else None
         return self.encoder(x, attn_mask=mask)
 
     def forward(self, tokens, label=None):
@@ -354,9 +354,10 @@ class SequenceModel(nn.Module):
         return _logistics(parameters, model["vocabulary"]) if model["head"] == "logistics" else parameters
 
 
-def _sinusoids(length, width):
-    column = torch.arange(width, dtype=torch.float64)
-    angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000.0 ** (column.div(2, rounding_mode="floor") * 2 / width)
+def _sinusoids(length, width, device):
+    column = torch.arange(width, dtype=torch.float64, device=device)
+    row = torch.arange(length, dtype=torch.float64, device=device)[:, None]
+    angle = row / 10000.0 ** (column.div(2, rounding_mode="floor") * 2 / width)
     return torch.where(column % 2 == 0, angle.sin(), angle.cos())
 
 

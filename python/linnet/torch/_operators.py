@@ -595,8 +595,8 @@ def check_by_core(q, k, v, mask, options, decay=None, *projections) -> None:
         refuse("attention", "heads and values of at least 1 number", f"{q.shape[3]} and {v.shape[3]}")
     heads = q.shape[2]
     with torch.no_grad():
-        query = torch.zeros(q.shape[0], q.shape[1], heads, q.shape[3])
-        key = torch.zeros(k.shape[0], k.shape[1], heads, k.shape[3])
+        query = torch.zeros(q.shape[0], q.shape[1], heads, q.shape[3], dtype=torch.float32, device=q.device)
+        key = torch.zeros(k.shape[0], k.shape[1], heads, k.shape[3], dtype=torch.float32, device=q.device)
         given = [None if tensor is None else tensor.detach().float() for tensor in (decay, *projections)]
         extra = (*given, *[None] * (4 - len(given)))
         attention(query, key, key[..., :1], *extra, *mask, options, False, False)

@@ -15,25 +15,26 @@ from ._operators import is_log_scaled
 
 def visible_keys(batch: int, queries: int, keys: int, mask, device=None) -> torch.Tensor:
     """bool [batch, queries, keys]: whether a query sees a key. `mask` is a `_arguments.Mask`."""
+    bounds, key_lengths, segments, visible = (None if x is None else x.to(device) for x in mask[3:])
     i = torch.arange(queries, device=device)[None, :, None]
     j = torch.arange(keys, device=device)[None, None, :]
     if mask.kind == "full":
-        seen = torch.ones(1, queries, keys, dtype=torch.bool)
+        seen = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
     elif mask.kind == "causal":
         seen = j <= i
     elif mask.kind == "prefix":
-        seen = j <= torch.maximum(i, mask.bounds[:, None, None] - 1)
+        seen = j <= torch.maximum(i, bounds[:, None, None] - 1)
     elif mask.kind == "window":
         seen = (i - min(mask.left, keys) <= j) & (j <= i + min(mask.right, keys))
     elif mask.kind == "intervals":
-        seen = (mask.bounds[0][None, :, None] <= j) & (j < mask.bounds[1][None, :, None])
+        seen = (bounds[0][None, :, None] <= j) & (j < bounds[1][None, :, None])
     else:
-        seen = mask.visible
+        seen = visible
     seen = seen.expand(batch, queries, keys)
-    if mask.key_lengths is not None:
-        seen = seen & (j < mask.key_lengths[:, None, None])
-    if mask.segments is not None:
-        bounds = mask.segments if mask.segments.dim() == 2 else mask.segments[None]
+    if key_lengths is not None:
+        seen = seen & (j < key_lengths[:, None, None])
+    if segments is not None:
+        bounds = segments if segments.dim() == 2 else segments[None]
         bounds = torch.where(bounds < 0, torch.iinfo(torch.int64).max, bounds)
         of_query = (bounds[:, None, :] <= i.expand(1, queries, 1)).sum(-1)
         of_key = (bounds[:, None, :] <= j.transpose(1, 2)).sum(-1)
@@ -45,7 +46,8 @@ def without_padding(k, v, key_lengths):
     """k and v with zeros in place of padded keys, whose numbers may be anything."""
     if key_lengths is None:
         return k, v
-    kept = (torch.arange(k.shape[1])[None] < key_lengths[:, None])[:, :, None, None]
+    lengths = key_lengths.to(k.device)[:, None]
+    kept = (torch.arange(k.shape[1], device=k.device)[None] < lengths)[:, :, None, None]
     return torch.where(kept, k, 0), torch.where(kept, v, 0)
 
 
@@ -109,7 +111,8 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
     weights = torch.where(visible[:, None], torch.einsum("bihf,bjhf->bhij", phi_q, phi_k), 0)
     length, keys, heads = q.shape[1], k.shape[1], q.shape[2]
     if decay is not None:
-        distance = (torch.arange(length)[:, None] - torch.arange(keys)[None, :]).clamp(min=0)
+        i, j = torch.arange(length, device=q.device), torch.arange(keys, device=q.device)
+        distance = (i[:, None] - j[None, :]).clamp(min=0)
         weights = weights * decay[None, :, None, None] ** distance
     numerator = torch.einsum("bhij,bjhm->bihm", weights, v)
     denominator = weights.sum(-1).transpose(1, 2)[..., None]
@@ -119,9 +122,9 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
         size = heads * features * value_dim
         s = initial[:, :size].reshape(-1, heads, features, value_dim)
         z = initial[:, size : size + heads * features].reshape(-1, heads, features)
-        factor = torch.ones(length, heads, dtype=q.dtype)
+        factor = torch.ones(length, heads, dtype=q.dtype, device=q.device)
         if decay is not None:
-            factor = decay[None, :] ** torch.arange(1, length + 1)[:, None]
+            factor = decay[None, :] ** torch.arange(1, length + 1, device=q.device)[:, None]
         numerator = numerator + torch.einsum("bihf,bhfm,ih->bihm", phi_q, s, factor)
         denominator = denominator + torch.einsum("bihf,bhf,ih->bih", phi_q, z, factor)[..., None]
     if options["normalise"] == "sum":
@@ -141,7 +144,7 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
     last_s = torch.einsum("bjhf,bjhm,bjh->bhfm", phi_k, v, weight)
     last_z = torch.einsum("bjhf,bjh->bhf", phi_k, weight)
     if initial is not None:
-        total = torch.ones(q.shape[0], heads, dtype=q.dtype)
+        total = torch.ones(q.shape[0], heads, dtype=q.dtype, device=q.device)
         if decay is not None:
             total = decay[None, :] ** kept.sum(1)[:, None]
         last_s = last_s + s * total[:, :, None, None]

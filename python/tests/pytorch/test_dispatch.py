@@ -89,13 +89,6 @@ def test_compile_without_graph_breaks(backend):
         assert relative(one, other) < 1e-6
 
 
-def test_second_derivatives_are_refused():
-    q = rows(1, 4, 2, 3)
-    (gradient,) = torch.autograd.grad(lt.linear_attention(q, q, q).sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="float64"):
-        gradient.sum().backward()
-
-
 SAMPLES = 3
 VISIBLE = torch.rand(2, 9, 9, generator=torch.Generator().manual_seed(3)) < 0.5
 TRANSFORMED = {
@@ -111,6 +104,47 @@ TRANSFORMED = {
     "state": lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", return_state=True)[1],
     "decay": lambda q, k, v: lt.linear_attention(q, k, v, mask="causal", decay=q[0, 0, :, 0].sigmoid()),
 }
+
+
+@pytest.mark.parametrize("segments", [[0, 4, 9], [[0, 9], [0, 2, 9]], ([0, 9], torch.tensor([0, 2, 9]))], ids=str)
+def test_lists_of_segments_do_not_break_the_graph(segments):
+    q = rows(2, 9, 2, 8)
+    compiled = torch.compile(lambda q: lt.linear_attention(q, q, q, segments=segments), fullgraph=True, backend="aot_eager")
+    assert relative(compiled(q), lt.linear_attention(q, q, q, segments=segments)) < 1e-6
+
+
+FLOAT64 = {
+    **{name: call for name, call in TRANSFORMED.items() if name != "lsh"},
+    "window": lambda q, k, v: lt.local_attention(q, k, v, left=2, right=1),
+    "strided": lambda q, k, v: lt.strided_attention(q, k, v, stride=4),
+    "linformer": lambda q, k, v: lt.linformer_attention(q, k, v, k[:1, :, 0, :3].mT),
+    "array": lambda q, k, v: lt.softmax_attention(q, k, v, mask=VISIBLE.numpy()),
+    "random features": lambda q, k, v: lt.favor_attention(q, k, v, mask="causal"),
+    "step": lambda q, k, v: lt.linear_attention_step(
+        q[:, 0], k[:, 0], v[:, 0], lt.linear_attention(q, k, v, mask="causal", return_state=True)[1]
+    )[0],
+}
+
+
+@pytest.mark.parametrize("name", FLOAT64)
+def test_float64_does_not_depend_on_defaults(name):
+    q, k, v = (rows(2, 9, 2, 8, dtype=torch.float64, gradient=False) for _ in range(3))
+    expected = FLOAT64[name](q, k, v)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(FLOAT64[name](q, k, v), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.device("meta"):
+        assert torch.equal(FLOAT64[name](q, k, v), expected)
+    assert FLOAT64[name](*(x.to("meta") for x in (q, k, v))).shape == expected.shape
+
+
+def test_second_derivatives_are_refused():
+    q = rows(1, 4, 2, 3)
+    (gradient,) = torch.autograd.grad(lt.linear_attention(q, q, q).sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="float64"):
+        gradient.sum().backward()
 
 
 @pytest.mark.parametrize("name", TRANSFORMED)

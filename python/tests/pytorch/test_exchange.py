@@ -407,3 +407,22 @@ def test_labels_and_tokenizer_are_kept(tmp_path, again):
     lt.export(plain, tmp_path / "other")
     assert sorted(path.name for path in (tmp_path / "other").iterdir()) == ["config.json", "model.safetensors"]
     assert lt.import_(tmp_path / "other").files == {}
+
+
+@pytest.mark.parametrize("decay", ["fixed", "learned"])
+def test_models_that_are_made_without_memory(decay):
+    config = {"model": SMALL, "attention": {"decay": decay}}
+    model, given = lt.SequenceModel(config), torch.arange(9)[None]
+    with torch.device("meta"):
+        empty = lt.SequenceModel(config)
+    assert all(parameter.is_meta for parameter in empty.parameters())
+    made = empty.to_empty(device="cpu")
+    made.load_state_dict(model.state_dict())
+    assert torch.equal(made(given), model(given))
+    compiled = torch.compile(made, fullgraph=True, backend="aot_eager")
+    assert (compiled(given) - model(given)).abs().max() < 1e-5
+    assert (made.double()(given) - model(given)).abs().max() < 1e-5
+    assert made.to("meta")(given.to("meta")).is_meta
+    expected = model(given)
+    with torch.device("meta"):
+        assert torch.equal(model(given), expected)

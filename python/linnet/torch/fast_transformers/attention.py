@@ -151,7 +151,7 @@ class CausalLinearAttention(_FeatureAttention):
                 mask["key_lengths"] = mask["key_lengths"].clamp(max=length)
         elif count < length:
             keys, values = (torch.nn.functional.pad(x, (0, 0, 0, 0, 0, length - count)) for x in (keys, values))
-            mask.setdefault("key_lengths", torch.full((len(keys),), count))
+            mask.setdefault("key_lengths", torch.full((len(keys),), count, device="cpu"))
         return self._attend(queries, keys, values, return_state, **mask)
 
 
