@@ -1,6 +1,7 @@
 """The modules of fast-transformers: names of parameters, values and recurrent forms."""
 
 import argparse
+import math
 
 import pytest
 import torch
@@ -537,3 +538,61 @@ def test_length_masks_shorter_than_the_keys():
     assert torch.equal(encoder(x, length_mask=short), encoder(x, length_mask=whole))
     with pytest.raises(ValueError, match="at most 10 keys"):
         encoder(x, length_mask=LengthMask(torch.tensor([12, 5])))
+
+
+def small_encoder(name):
+    options = {"local_context": 5} if name == "local" else {}
+    builder = TransformerEncoderBuilder.from_kwargs(
+        n_layers=1, n_heads=2, query_dimensions=8, value_dimensions=8, feed_forward_dimensions=16, attention_type=name, **options
+    )
+    return builder.get().eval()
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        torch.tensor([14, 5]),
+        torch.tensor([12.0, 5.0]),
+        torch.tensor([12.0, 5.0], dtype=torch.float64),
+        torch.tensor([90, 5], dtype=torch.uint8),
+        torch.tensor([12, 5], dtype=torch.int16),
+    ],
+    ids=str,
+)
+def test_lengths_of_other_types_and_beyond_the_end(lengths):
+    mask, expected = LengthMask(lengths, max_len=12), LengthMask(torch.tensor([12, 5]), max_len=12)
+    assert mask.lengths.dtype == torch.int64 and torch.equal(mask.lengths, expected.lengths)
+    assert torch.equal(mask.bool_matrix, expected.bool_matrix)
+    encoder, x = small_encoder("linear"), torch.randn(2, 12, 16)
+    assert torch.equal(encoder(x, length_mask=mask), encoder(x, length_mask=expected))
+    assert LengthMask(torch.tensor([12.0, 90.0]), max_len=12).all_ones
+
+
+@pytest.mark.parametrize("lengths", [torch.tensor([2.5]), torch.tensor([math.nan]), torch.tensor([True])], ids=str)
+def test_lengths_that_are_not_whole(lengths):
+    with pytest.raises(ValueError, match=r"\[mask\] expected whole lengths"):
+        LengthMask(lengths, max_len=12)
+
+
+@pytest.mark.parametrize("name", ["full", "linear", "causal-linear", "local"])
+def test_one_length_for_all_entries(name):
+    encoder, x = small_encoder(name), torch.randn(3, 12, 16)
+    mask = TriangularCausalMask(12) if name == "causal-linear" else None
+    one, each = (LengthMask(torch.tensor([7] * count), max_len=12) for count in (1, 3))
+    expected = encoder(x, attn_mask=mask, length_mask=each)
+    assert torch.equal(encoder(x, attn_mask=mask, length_mask=one), expected)
+    compiled = torch.compile(lambda x: encoder(x, attn_mask=mask, length_mask=one), fullgraph=True, backend="aot_eager")
+    assert relative(compiled(x), expected) < 1e-6
+
+
+@pytest.mark.parametrize("kind", [RecurrentCrossFullAttention, lambda: RecurrentCrossLinearAttention(8)], ids=["full", "linear"])
+def test_one_length_for_all_memories(kind):
+    attention, query, memory = kind(), torch.randn(3, 2, 8), torch.randn(3, 12, 2, 8)
+    one, each = (attention(query, memory, memory, LengthMask(torch.tensor([7] * count), max_len=12))[0] for count in (1, 3))
+    assert torch.equal(one, each)
+
+
+def test_length_masks_with_gaps_are_refused():
+    gaps = FullMask(torch.tensor([[True, False, True]]))
+    with pytest.raises(ValueError, match="a mask with gaps"):
+        small_encoder("full")(torch.randn(1, 3, 16), length_mask=gaps)

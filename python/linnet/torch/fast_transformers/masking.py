@@ -104,13 +104,26 @@ class FullMask(BaseMask):
         return torch.Size(self._size) if "_size" in self.__dict__ else self._mask.shape
 
 
+def _whole_lengths(lengths):
+    """Lengths as int64. Throws ValueError for fractions; what torch.compile traces is not looked into."""
+    if lengths.dtype == torch.bool:
+        raise ValueError("[mask] expected whole lengths, got truth values")
+    found = lengths.detach().to(torch.int64)
+    if lengths.is_floating_point() and not (torch.compiler.is_compiling() or lengths.is_meta):
+        if not torch.equal(found.to(lengths), lengths):
+            raise ValueError("[mask] expected whole lengths, got fractions")
+    return found
+
+
 class LengthMask(BaseMask):
-    """Row i keeps its first ``lengths[i]`` of `max_len` positions (of the greatest length without it)."""
+    """Row i keeps its first ``lengths[i]`` of `max_len` positions (of the greatest length without it), all of them where there are
+    fewer."""
 
     def __init__(self, lengths, max_len=None, device=None):
         self._device = device or lengths.device
-        self._lengths = lengths.detach().clone().to(self._device)
-        self._max_len = int(max_len or self._lengths.max())
+        lengths = _whole_lengths(lengths).to(self._device)
+        self._max_len = int(max_len or lengths.max())
+        self._lengths = lengths.clamp(max=self._max_len)
 
     @classmethod
     def whole(cls, batch, length, device="cpu"):
@@ -147,6 +160,12 @@ class TriangularCausalMask(LengthMask):
         self._lengths = torch.arange(1, N + 1, device=device)
 
 
+def lengths_of(mask, batch):
+    """The lengths of a mask of `batch` rows, or of one row for all of them."""
+    lengths = mask.lengths
+    return lengths.expand(batch) if len(lengths) == 1 else lengths
+
+
 def linnet_mask(attn_mask, key_lengths, queries, keys) -> dict:
     """The arguments `mask` and `key_lengths` of linnet.torch's operators, for tensors [N, L, H, E] and [N, S, H, E]."""
     arguments = {}
@@ -161,5 +180,5 @@ def linnet_mask(attn_mask, key_lengths, queries, keys) -> dict:
         if key_lengths.shape[-1] > count:
             refuse("mask", f"lengths of at most {count} keys", f"a mask of {key_lengths.shape[-1]}")
         if not key_lengths.all_ones or key_lengths.shape[-1] != count:
-            arguments["key_lengths"] = key_lengths.lengths
+            arguments["key_lengths"] = lengths_of(key_lengths, len(queries))
     return arguments

@@ -10,6 +10,7 @@ from ..attention import _DISPATCHER, _DROPOUT, _FAVOR, _LINEAR, _TEMPERATURE, At
 from ..attention_registry import RecurrentAttentionRegistry, RecurrentCrossAttentionRegistry
 from ..events import EventDispatcher
 from ..feature_maps import elu_feature_map, is_elu
+from ..masking import lengths_of
 from ._utils import LinearState, State, check_state, numbers_of
 
 
@@ -172,7 +173,7 @@ class RecurrentCrossFullAttention(_Attention):
         if state is not None:
             keys, values = state
         whole = key_lengths.all_ones and key_lengths.shape[-1] == keys.shape[1]
-        lengths = {} if whole else {"key_lengths": key_lengths.lengths}
+        lengths = {} if whole else {"key_lengths": lengths_of(key_lengths, len(query))}
         out = softmax_attention(query[:, None], keys, values, scale=self.softmax_temp or 0.0, **lengths)
         return out[:, 0], [keys, values]
 
