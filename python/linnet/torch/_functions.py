@@ -143,7 +143,8 @@ def linear_attention(
     Parameters
     ----------
     q, k, v : tensor [batch, length, heads, dim], [batch, keys, heads, dim], [batch, keys, heads, value dim]
-        float32, bfloat16 or float64, on the CPU, the last axis contiguous. float64 runs through plain PyTorch, slow but exact.
+        float32, bfloat16 or float64, on the CPU, the last axis contiguous. float64 runs through plain PyTorch, slow but exact, and
+        without states of the maps ``favor...`` and ``random-exp`` and of segments.
     {masks}
     decay : tensor [heads], optional
         gamma, 0 < gamma <= 1: the weight of a token falls by this factor with each later one (Sun et al. 2023, equation 6). Only
@@ -190,7 +191,8 @@ def linear_attention(
         initial_state = float_rows(operation, "initial_state", initial_state, (q.shape[0], floats), q)
     if q.dtype == torch.float64:
         if (return_state or initial_state is not None) and (is_log_scaled(feature_map) or mask.segments is not None):
-            refuse(operation, "float32 with states of log-scaled maps and of segments", "float64")
+            kind = f"the feature map {feature_map}" if is_log_scaled(feature_map) else "segments"
+            refuse(operation, f"float32 with a state and {kind}", "float64")
         check_by_core(q, k, v, mask, options, decay)
         k, v = _reference.without_padding(k, v, mask.key_lengths)
         out, final = _reference.linear(q, k, v, _seen(q, k, mask), read_options(options), decay, initial_state)
@@ -354,7 +356,7 @@ def linformer_attention(q, k, v, key_projection, value_projection=None, *, key_l
     q, k, v, scale, layout
         Those of `softmax_attention`.
     key_projection, value_projection : tensor [heads or 1, rank, most keys]
-        P and R; R is P where it is not given. Shorter inputs use the leading columns.
+        P and R; R is P where it is not given. Shorter inputs use the leading columns. The rank is at most `most keys`.
     key_lengths : sequence of int or int64 tensor [batch], optional
         Batch entry b has key_lengths[b] keys.
 
@@ -424,8 +426,10 @@ def local_attention(
 
     Parameters
     ----------
-    q, k, v, scale
-        Those of `softmax_attention`.
+    q, k, v : tensor [batch, length, heads, dim], twice, and [batch, length, heads, value dim]
+        As many keys as queries; otherwise as in `softmax_attention`.
+    scale
+        That of `softmax_attention`.
     left, right : int
         Keys before and after the query.
     {masks}
@@ -455,7 +459,7 @@ def strided_attention(q, k, v, *, pattern="strided", stride=0, summary=8, key_le
     Parameters
     ----------
     q, k, v, scale, layout
-        Those of `softmax_attention`.
+        Those of `local_attention`.
     pattern : {"strided", "fixed"}
         strided: query i sees the keys j <= i for which i - j < stride or stride divides i - j. fixed: those of its own block of
         `stride` keys and the last `summary` of every earlier block.

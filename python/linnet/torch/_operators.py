@@ -494,9 +494,25 @@ def _register_vmap(name, operator, leading):
     torch.library.register_vmap(name, rule, lib=library)
 
 
+def _map_step(info, in_dims, q, k, v, state, decay, options):
+    """How torch.func.vmap maps a step: the axis joins the streams, whose states change in place."""
+    if in_dims[3] is None:
+        refuse("attention step", "a state of each sample under vmap", "one for all")
+    if in_dims[4] is not None:
+        refuse("attention step", "one decay for all samples under vmap", "one of each")
+    size = info.batch_size
+    given = [x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip((q, k, v, state), in_dims)]
+    rows = [x.flatten(0, 1).contiguous() for x in given]
+    out = torch.ops.linnet.attention_step(*rows, decay, options)
+    if rows[3].data_ptr() != state.data_ptr():
+        given[3].copy_(rows[3].unflatten(0, (size, -1)))
+    return out.unflatten(0, (size, -1)), 0
+
+
 if hasattr(torch.library, "register_vmap"):  # PyTorch 2.5; before that its own rule calls the operators one after another
     _register_vmap("linnet::attention", _dispatched, 3)
     _register_vmap("linnet::attention_backward", _dispatched_backward, 7)
+    torch.library.register_vmap("linnet::attention_step", _map_step, lib=library)
 
 
 def _is_traced() -> bool:

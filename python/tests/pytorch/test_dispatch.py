@@ -194,6 +194,26 @@ def test_mapped_masks_and_batched_gradients():
         assert relative(found[i], torch.autograd.grad(out, q, uppers[i], retain_graph=True)[0]) < 1e-6
 
 
+@pytest.mark.skipif(not hasattr(torch.library, "register_vmap"), reason="PyTorch 2.5")
+@pytest.mark.parametrize("stride", [1, 2])
+def test_mapped_steps(stride):
+    q, k, v = (rows(SAMPLES, 2, 2, 8, gradient=False) for _ in range(3))
+    gamma = torch.tensor([0.5, 0.9])
+    each = [lt.linear_state(2, 2, 8) for _ in range(SAMPLES)]
+    states = torch.zeros(stride * SAMPLES, *each[0].shape)[::stride]
+
+    def step(q, k, v, state):
+        return lt.linear_attention_step(q, k, v, state, decay=gamma)[0]
+
+    for _ in range(2):
+        found = torch.func.vmap(step)(q, k, v, states)
+        for i in range(SAMPLES):
+            assert relative(found[i], step(q[i], k[i], v[i], each[i])) < 1e-6
+            assert relative(states[i], each[i]) < 1e-6
+    with pytest.raises(linnet.Error, match="a state of each sample"):
+        torch.func.vmap(step, in_dims=(0, 0, 0, None))(q, k, v, each[0])
+
+
 def test_forward_mode_is_refused_under_transforms_too():
     q = rows(1, 4, 2, 3, gradient=False)
     with pytest.raises(linnet.Error, match="no derivatives in forward mode"):
