@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
+#include "run_record.h"
 #include "training/examples.h"
 #include "training/run_config.h"
 
@@ -82,6 +83,7 @@ void run(const Arguments& arguments) {
   const auto [data, files] = data_of(*model, arguments);
   check_fit(config, *data);
   check_assets(model->assets(), *data);
+  if (arguments.text.empty() && arguments.data.empty()) warn_of_changed_data(arguments.model);
   const std::vector<std::string>& names = model->assets().class_names;
   const std::int64_t size = data->size();
   const std::int64_t count = arguments.examples == 0 ? size : std::min(arguments.examples, size);

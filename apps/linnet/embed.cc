@@ -12,6 +12,7 @@
 #include "io/safetensors.h"
 #include "outputs.h"
 #include "report.h"
+#include "run_record.h"
 #include "training/examples.h"
 
 namespace linnet {
@@ -86,6 +87,7 @@ void run(const Arguments& arguments) {
   source.labels = true;  // written for models without classes too
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const Dataset& dataset = *data;
+  if (arguments.data.empty()) warn_of_changed_data(arguments.model);
   check_fit(config, dataset);
   check_assets(model->assets(), dataset);
   const std::int64_t size = dataset.size();

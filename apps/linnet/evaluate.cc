@@ -217,10 +217,11 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   check_features(arguments, model->config());
-  const DataOptions source = data_of("evaluate", model->config(),
-                                     {arguments.model, arguments.data, arguments.data_kind, arguments.split,
-                                      arguments.target, true, ranks.rank() == 0});
+  const DataOptions source = data_of(
+      "evaluate", model->config(),
+      {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target, true});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
+  if (arguments.data.empty() && ranks.rank() == 0) warn_of_changed_data(arguments.model);
   if (!arguments.data.empty() && source.kind == "series")
     if (const auto columns = columns_of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());

@@ -64,11 +64,7 @@ void take_sound(const char* command, DataOptions& data, const ModelConfig& confi
 
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {
   std::optional<DataOptions> of_run;
-  if (const std::optional<fs::path> run = run_of(arguments.model)) {
-    const RunRecord record = RunRecord::read(*run);
-    if (arguments.data.empty() && arguments.warns) warn_of_changed_data(record);
-    of_run = record.config.data;
-  }
+  if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;
   const std::string tokenizer = tokenizer_of(arguments.model);
   if (of_run && !of_run->tokenizer.empty() && !tokenizer.empty()) of_run->tokenizer = tokenizer;
   std::string kind = arguments.kind;

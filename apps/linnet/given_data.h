@@ -14,7 +14,6 @@ struct GivenData {
   std::string split;        ///< "training", "validation" or "test"
   std::string target = {};  ///< --target: the outputs for sound in `data`, or empty
   bool has_target = false;  ///< whether the command has --target
-  bool warns = true;        ///< of data of the run that have changed since; one rank of several does
 };
 
 /// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command

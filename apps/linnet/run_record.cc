@@ -127,6 +127,10 @@ void warn_of_changed_data(const RunRecord& run) {
         run.config.data.path, run.data.bytes, now));
 }
 
+void warn_of_changed_data(const fs::path& model) {
+  if (const auto run = run_of(model)) warn_of_changed_data(RunRecord::read(*run));
+}
+
 std::string own_command_line() {
   std::string line, word;
   for (const char c : read_file("/proc/self/cmdline")) {

@@ -47,6 +47,9 @@ std::optional<RunColumns> columns_of_model(const std::filesystem::path& model);
 /// from them may be what it was trained on, or other data. Files of the same size are not compared.
 void warn_of_changed_data(const RunRecord& run);
 
+/// The same of the run that a model belongs to, if there is one.
+void warn_of_changed_data(const std::filesystem::path& model);
+
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();
 

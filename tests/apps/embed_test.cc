@@ -303,6 +303,13 @@ TEST(Embed, LabelsStandBesideTheEmbeddings) {
   const std::string own = (folder / "own.safetensors").string();
   succeed({"embed", run, "--examples", "3", "--out", own});  // of the run's own data
   EXPECT_EQ(Safetensors::read(own).shape("labels"), (Shape{3}));
+
+  const std::string text = folder.file("text.txt", std::string(2000, 'a')), of_text = folder / "text";
+  succeed({"train", TinyModels::get().config("text"), "--data", text, "--out", of_text});
+  const Strings embed = {"embed", of_text, "--examples", "1", "--out", own};
+  EXPECT_EQ(succeed(embed).err.find("have changed"), std::string::npos);
+  folder.file("text.txt", std::string(1000, 'a'));
+  EXPECT_NE(succeed(embed).err.find("warning: the data of the run have changed"), std::string::npos);
   refuses(failed, {"embed", TinyModels::get().digits(), "--data", "digits", "--out", "/no/such/folder/x"},
           {"/no/such/folder"});
 }

@@ -12,6 +12,7 @@
 #include "io/safetensors.h"
 #include "model/access.h"
 #include "model/transformer.h"
+#include "run_record.h"
 #include "training/examples.h"
 
 namespace linnet {
@@ -101,6 +102,7 @@ ApproximateHeads model_heads(Context& context, const ApproximateSource& source) 
       data_of("approximate", config, {source.model, source.data, source.data_kind, "validation"});
   const std::unique_ptr<const Dataset> data = open_dataset(given, Split::validation);
   const Dataset& dataset = *data;
+  if (source.data.empty()) warn_of_changed_data(source.model);
   check_fit(config, dataset);
   check_assets(model->assets(), dataset);
   const std::int64_t count = std::min(source.examples, dataset.size());
