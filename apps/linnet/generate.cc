@@ -273,11 +273,11 @@ RankWork work_of(const Model& model, const Arguments& arguments) {
                                      {"--source-file", arguments.source_file},
                                      {"--complete", arguments.complete},
                                      {"--states", arguments.states}}) {
-    work.apart.push_back(option);
+    work.apart.emplace_back(option);
     if (!file.empty() && file != "-")
       work.inputs.push_back({option, "a file with the digest " + digest_of_file(file)});
   }
-  work.apart.push_back("--save-states");
+  work.apart.emplace_back("--save-states");
   return work;
 }
 
