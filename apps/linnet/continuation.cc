@@ -30,8 +30,7 @@ std::int64_t continue_series(const Continuation& wanted) {
                                   .seed = wanted.sampling.seed,
                                   .temperature = wanted.sampling.temperature,
                                   .threads = wanted.threads});
-  // Nothing where the times of the last rows do not say how they go on.
-  const bool timed = !input.series.time_text(input.series.rows()).empty();
+  const bool timed = input.series.times_go_on();
   std::vector<std::string> cells;
   if (timed) cells.push_back(csv_cell(input.series.time));
   for (const std::string& column : input.series.columns) cells.push_back(csv_cell(column));

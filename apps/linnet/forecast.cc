@@ -99,8 +99,7 @@ void run(const Arguments& arguments) {
                                   .context = chosen.context,
                                   .seed = chosen.seed,
                                   .threads = chosen.threads});
-  // Nothing where the times of the last rows do not say how they go on.
-  const bool timed = !input.series.time_text(input.series.rows()).empty();
+  const bool timed = input.series.times_go_on();
   const char* const centre = centre_of(input);
   std::string lines = fmt::format("step,{}column,{}", timed ? "time," : "", centre);
   for (const std::int64_t percent : intervals) lines += fmt::format(",low_{0},high_{0}", percent);

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/fail.h"
-#include "data/division.h"
 #include "data/files.h"
+#include "data/series.h"
 #include "io/file.h"
 #include "io/image.h"
 #include "io/sound.h"
@@ -34,12 +34,6 @@ void take_form(DataOptions& data, const DataOptions& of_run) {
   data.columns_apart = of_run.columns_apart;
   data.sound = of_run.sound;
   data.tokenizer = of_run.tokenizer;
-}
-
-/// The keys that say which rows of a series the run was trained with, and so whose statistics it knows.
-void take_training_part(DataOptions& data, const DataOptions& of_run) {
-  data.validation = of_run.validation;
-  if (of_run.validation.empty()) data.split = split_of(of_run);
 }
 
 /// The tokenizer in a model's folder, or nothing.
@@ -87,8 +81,7 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   DataOptions data = data_for_model(config, arguments.data, kind);
   if (of_run && of_run->kind == data.kind) {
     take_form(data, *of_run);
-    if ((data.kind == "series" || data.kind == "sound") && of_run->validation.empty())
-      data.split = split_of(*of_run);
+    if (data.kind == "series" || data.kind == "sound") data.split = series_form(*of_run).split;
   }
   if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model);
       columns && (data.kind == "series" || data.kind == "sound"))
@@ -112,7 +105,8 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     // The names of labels and of columns are those of the run's own data.
     if (of_run && of_run->kind == data.kind && data.kind != "sound") {
       data.path = of_run->path;
-      if (data.kind == "series") take_training_part(data, *of_run);
+      // Its statistics are those of the rows that it was trained with, which the split and this say.
+      if (data.kind == "series") data.validation = of_run->validation;
     }
   }
   return data;

@@ -86,7 +86,6 @@ void check_ranks(Communicator& ranks, const std::string& command) {
 }
 
 void require_same_work(Communicator& ranks, const RankWork& work) {
-  if (ranks.size() == 1) return;
   std::vector<Shared> things;
   for (const Option& option : work.options)
     if (std::ranges::count(work.apart, option.name()) == 0)

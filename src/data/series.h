@@ -25,6 +25,8 @@ struct Series {
   /// rows. Empty for a series without times, and behind one that does not end with equal distances. Throws
   /// Error for a time beyond 64 bits.
   std::string time_text(std::int64_t row) const;
+  /// Whether there are times behind the last row.
+  bool times_go_on() const { return !time_text(rows()).empty(); }
 };
 
 /// Reads a series from CSV (io/csv.h). Of the options it takes `columns`, `time` and `missing`.
