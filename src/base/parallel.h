@@ -46,14 +46,12 @@ void share_loop(Context& context, std::int64_t count, LoopBody body);
 /// index gets the whole context.
 template <class Body>
 void parallel_for(Context& context, std::int64_t count, Body&& body) {
-  const auto call = [&body](Context& own, std::int64_t i) {
-    if constexpr (std::is_invocable_v<Body&, Context&, std::int64_t>)
-      body(own, i);
-    else
-      body(i);
-  };
-  if (context.threads() > 1 && count > 1) return share_loop(context, count, call);
-  for (std::int64_t i = 0; i < count; ++i) call(context, i);
+  if constexpr (!std::is_invocable_v<Body&, Context&, std::int64_t>) {
+    parallel_for(context, count, [&body](Context&, std::int64_t i) { body(i); });
+  } else {
+    if (context.threads() > 1 && count > 1) return share_loop(context, count, body);
+    for (std::int64_t i = 0; i < count; ++i) body(context, i);
+  }
 }
 
 /// The same for blocks of `block` consecutive indices: body(own, begin, end) or body(begin, end). The blocks

@@ -8,11 +8,10 @@
 #endif
 
 #include <chrono>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/float_mode.h"
@@ -48,33 +47,7 @@ void wake(std::atomic<std::uint32_t>& word, int count) {
 #endif
 }
 
-/// Keeps the first exception of several threads.
-class FirstException {
- public:
-  template <class F>
-  void guard(F&& body) {
-    try {
-      body();
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!first_) first_ = std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr first_;
-};
-
 }  // namespace
-
-struct ThreadPool::Job {
-  LoopBody body;
-  unsigned float_mode;
-};
 
 ThreadPool::ThreadPool(int threads) : process_(getpid()), spins_(threads <= available_processors()) {
   for (int i = 0; i < threads; ++i) contexts_.emplace_back(1);
@@ -100,7 +73,7 @@ void ThreadPool::stop() {
     return;
   }
   stopped_.store(true, std::memory_order_seq_cst);
-  loops_.fetch_add(1, std::memory_order_seq_cst);
+  publish(0);
   wake(loops_, std::numeric_limits<int>::max());
   for (std::thread& thread : threads_) thread.join();
 }
@@ -122,64 +95,81 @@ bool ThreadPool::spin(Ready ready) const {
 void ThreadPool::run(std::int64_t count, LoopBody body) {
   if (in_use_.exchange(true, std::memory_order_acquire))
     fail("context", "expected a context that is not in use, got one that another call works with");
-  FirstException first;
   constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
   for (std::int64_t begin = 0; begin < count; begin += most) {
-    auto part = [&](Context& own, std::int64_t i) { first.guard([&] { body(own, begin + i); }); };
-    run_part(static_cast<std::uint32_t>(std::min(most, count - begin)), {LoopBody(part), float_mode()});
+    job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode()};
+    run_job();
   }
+  const std::exception_ptr failure = std::exchange(failure_, nullptr);
   in_use_.store(false, std::memory_order_release);
-  first.rethrow();
+  if (failure) std::rethrow_exception(failure);
 }
 
-void ThreadPool::run_part(std::uint32_t count, const Job& job) {
-  job_.store(&job, std::memory_order_relaxed);
-  count_.store(count, std::memory_order_relaxed);
-  done_.store(0, std::memory_order_relaxed);
-  const std::uint32_t loop = loops_.load(std::memory_order_relaxed) + 1;
-  ticket_.store((std::uint64_t{loop} << 32) + count, std::memory_order_release);
-  loops_.store(loop, std::memory_order_seq_cst);
+void ThreadPool::run_job() {
+  const std::uint32_t done_before = done_.load(std::memory_order_relaxed);
+  const std::uint32_t others = job_->count - 1;
+  publish(others);  // the first index is the caller's
   const std::uint32_t sleeping = sleeping_.load(std::memory_order_seq_cst);
-  if (sleeping > 0) wake(loops_, static_cast<int>(std::min(sleeping, count - 1)));
-  while (take(contexts_.front())) {
-  }
+  if (sleeping > 0) wake(loops_, static_cast<int>(std::min(sleeping, others)));
+  do_index(contexts_.front(), 0);
+  std::uint32_t own = 0;  // after the first
+  while (take(contexts_.front())) ++own;
+  const std::uint32_t all_done = done_before + (others - own);
   for (;;) {
-    if (spin([&] { return done_.load(std::memory_order_acquire) == count; })) return;
+    if (spin([&] { return done_.load(std::memory_order_acquire) == all_done; })) return;
     caller_sleeps_.store(true, std::memory_order_seq_cst);
     const std::uint32_t done = done_.load(std::memory_order_seq_cst);
-    if (done != count) sleep_while(done_, done);
+    if (done != all_done) sleep_while(done_, done);
     caller_sleeps_.store(false, std::memory_order_relaxed);
   }
 }
 
+// Begins a loop of which `left` indices are to be taken.
+void ThreadPool::publish(std::uint32_t left) {
+  const std::uint32_t loop = loops_.load(std::memory_order_relaxed) + 1;
+  ticket_.store((std::uint64_t{loop} << 32) + left, std::memory_order_release);
+  loops_.store(loop, std::memory_order_seq_cst);
+}
+
 void ThreadPool::follow(int thread) {
   Context& own = contexts_[static_cast<std::size_t>(thread)];
+  const auto loop = [this] {
+    return static_cast<std::uint32_t>(ticket_.load(std::memory_order_acquire) >> 32);
+  };
   for (;;) {
-    const std::uint32_t seen = loops_.load(std::memory_order_acquire);
+    const std::uint32_t seen = loop();
     while (take(own)) {
+      // The loop's caller may return as soon as the last index is done: nothing of the job is touched then.
+      done_.fetch_add(1, std::memory_order_seq_cst);
+      if (caller_sleeps_.load(std::memory_order_seq_cst)) wake(done_, 1);
     }
     if (stopped_.load(std::memory_order_acquire)) return;
-    if (spin([&] { return loops_.load(std::memory_order_acquire) != seen; })) continue;
+    if (spin([&] { return loop() != seen; })) continue;
     sleeping_.fetch_add(1, std::memory_order_seq_cst);
     if (loops_.load(std::memory_order_seq_cst) == seen) sleep_while(loops_, seen);
     sleeping_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 
-// Does one index of the present loop; false where none is left.
+// Takes an index of the present loop and does it; false where none is left.
 bool ThreadPool::take(Context& own) {
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  const auto left = static_cast<std::uint32_t>(ticket);
-  if (left == 0) return false;
-  const Job* job = job_.load(std::memory_order_relaxed);
-  const std::uint32_t index = count_.load(std::memory_order_relaxed) - left;
-  if (!ticket_.compare_exchange_strong(ticket, ticket - 1, std::memory_order_acq_rel)) return true;
-  if (float_mode() != job->float_mode) set_float_mode(job->float_mode);
-  job->body(own, index);
-  // The loop's caller may return as soon as the last index is done: nothing of the job is touched after that.
-  done_.fetch_add(1, std::memory_order_seq_cst);
-  if (caller_sleeps_.load(std::memory_order_seq_cst)) wake(done_, 1);
+  do {
+    if (static_cast<std::uint32_t>(ticket) == 0) return false;
+  } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
+                                          std::memory_order_acquire));
+  if (float_mode() != job_->float_mode) set_float_mode(job_->float_mode);
+  do_index(own, job_->count - static_cast<std::uint32_t>(ticket));
   return true;
+}
+
+void ThreadPool::do_index(Context& own, std::uint32_t index) {
+  try {
+    job_->body(own, job_->begin + index);
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
 }
 
 }  // namespace linnet

@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -26,27 +29,42 @@ class ThreadPool {
   std::vector<Context>& contexts() { return contexts_; }
 
  private:
-  struct Job;
+  /// The present loop, or a part of it that a ticket can count.
+  struct Job {
+    LoopBody body;
+    std::int64_t begin;
+    std::uint32_t count;
+    unsigned float_mode;
+  };
 
   void stop();
   void follow(int thread);
   bool take(Context& own);
-  void run_part(std::uint32_t count, const Job& job);
+  void do_index(Context& own, std::uint32_t index);
+  void run_job();
+  void publish(std::uint32_t left);
   template <class Ready>
   bool spin(Ready ready) const;
 
-  // A ticket is a loop's number and how many of its indices are left; whoever lowers it by one has the next
-  // index. While indices are left or not done the loop cannot end, so what was read beside such a ticket
-  // belongs to that loop.
+  // A loop of a few microseconds pays for every cache line that goes from one thread to another. This one
+  // tells of a new loop and gives out its indices: a ticket is a loop's number and how many of its indices
+  // are left; whoever lowers it by one has the next index. While indices are left or not done the loop cannot
+  // end, so that the job stays.
   alignas(64) std::atomic<std::uint64_t> ticket_{0};
-  std::atomic<const Job*> job_{nullptr};
-  std::atomic<std::uint32_t> count_{0};
+  std::optional<Job> job_;
+
+  // Indices that the other threads have done, of all loops; the caller sleeps on it.
+  alignas(64) std::atomic<std::uint32_t> done_{0};
+  std::atomic<bool> caller_sleeps_{false};
+
+  // What threads write that begin, end or sleep.
   alignas(64) std::atomic<std::uint32_t> loops_{0};  // begun; threads sleep on it
   std::atomic<std::uint32_t> sleeping_{0};           // threads
-  alignas(64) std::atomic<std::uint32_t> done_{0};   // indices of the present loop; its caller sleeps on it
-  std::atomic<bool> caller_sleeps_{false};
   std::atomic<bool> stopped_{false};
   std::atomic<bool> in_use_{false};
+
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the first of a loop
 
   int process_;
   bool spins_;
