@@ -16,6 +16,7 @@
 #include "io/file.h"
 #include "linnet/tokenizer.h"
 #include "outputs.h"
+#include "rank_threads.h"
 #include "ranks.h"
 #include "report.h"
 #include "run_record.h"
@@ -213,7 +214,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
         "evaluate", {{"--per-token", arguments.per_token}},
         {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
   });
-  Context context(arguments.threads);
+  Context context(threads_of_rank(ranks, arguments.threads));
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   check_features(arguments, model->config());
@@ -335,8 +336,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
   command.add_option(
       "--directions", arguments->directions,
       "directions of a random map: auto, orthogonal, independent or hadamard; default: the model's");
-  command.add_option("--threads", arguments->threads, "number of threads; default: all")
-      .check(whole(1, most_threads));
+  add_threads_of_rank(command, arguments->threads);
   command.add_flag("--json", arguments->json, "print the result as JSON");
   arguments->options = command.options();
   command.callback([arguments, &ranks] { run(*arguments, ranks); });

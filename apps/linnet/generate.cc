@@ -17,6 +17,7 @@
 #include "outputs.h"
 #include "pictures.h"
 #include "pieces.h"
+#include "rank_threads.h"
 #include "ranks.h"
 #include "run_record.h"
 #include "series_paths.h"
@@ -291,6 +292,7 @@ void run(Arguments arguments, Communicator& ranks) {
                    {"--complete", arguments.complete},
                    {"--states", arguments.states}});
   });
+  arguments.threads = threads_of_rank(ranks, arguments.threads);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   if (model->config().objective == Objective::same_step)
     fail<UsageError>("generate",
@@ -396,8 +398,7 @@ void add_generate(Command& program, Communicator& ranks) {
       .capture_default_str()
       .check(number(4, 1000));
   command.add_flag("--no-cache", arguments->no_cache, "compute every token from the whole sequence again");
-  command.add_option("--threads", arguments->threads, "number of threads; default: all")
-      .check(whole(1, most_threads));
+  add_threads_of_rank(command, arguments->threads);
   command.add_flag("--json", arguments->json, "print the result as JSON");
   arguments->options = command.options();
   command.callback([arguments, &ranks] { run(*arguments, ranks); });

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "checks.h"
 #include "linnet/context.h"
 
 namespace linnet {
@@ -21,7 +22,14 @@ struct Place {
 
 }  // namespace
 
-int threads_of_rank(Communicator& ranks) {
+void add_threads_of_rank(Command& command, int& threads) {
+  command
+      .add_option("--threads", threads,
+                  "number of threads of each process; default: all, divided among those that share them")
+      .check(whole(1, most_threads));
+}
+
+int threads_of_rank(Communicator& ranks, int asked) {
   Place own;
   std::memset(&own, 0, sizeof own);
   gethostname(own.machine, sizeof own.machine - 1);
@@ -30,7 +38,8 @@ int threads_of_rank(Communicator& ranks) {
   ranks.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)));
   const auto sharing = std::ranges::count_if(
       all, [&](const Place& place) { return std::memcmp(&place, &own, sizeof own) == 0; });
-  return std::clamp(available_processors() / static_cast<int>(sharing), 1, Context::most_threads);
+  return asked > 0 ? asked
+                   : std::clamp(available_processors() / static_cast<int>(sharing), 1, Context::most_threads);
 }
 
 }  // namespace linnet

@@ -307,8 +307,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const bool first = ranks.rank() == 0;
   const bool resume = !arguments.resume.empty();
   require_agreement(ranks, {{"resume", resume ? "true" : "false"}});
-  const int threads = threads_of_rank(ranks);  // all ranks ask, whichever have a number of their own
-  Context context(arguments.threads > 0 ? arguments.threads : threads);
+  Context context(threads_of_rank(ranks, arguments.threads));
   RunRecord record = resume ? resumed_record(arguments) : new_record(arguments);
   RunConfig& config = record.config;
   Progress progress(first);
@@ -377,10 +376,7 @@ void add_train(Command& program, Communicator& ranks) {
       .add_flag("--init-partial", arguments->initial_partial,
                 "draw anew the weights that --init has not, or has in another shape; the tokens keep theirs")
       .needs(initial);
-  command
-      .add_option("--threads", arguments->threads,
-                  "number of threads of each process; default: all, divided among those that share them")
-      .check(whole(1, most_threads));
+  add_threads_of_rank(command, arguments->threads);
   command.add_flag("--json", arguments->json, "print the result as JSON");
   command.add_flag("--options", arguments->list, "list all keys of the configuration and exit");
   command.callback([=, &ranks] {
