@@ -384,6 +384,8 @@ def _check_kind(part, kind, name):
         refuse_type("export", f"{name} of {kind.__name__}", type(part).__name__)
     if type(part).forward is not kind.forward or "forward" in vars(part):
         refuse_type("export", f"{name} with the forward of {kind.__name__}", f"another of {type(part).__name__}")
+    if part._forward_hooks or part._forward_pre_hooks:
+        refuse("export", f"{name} without forward hooks", "one with them")
 
 
 def _check_linear(part, name, inputs, outputs):
@@ -423,7 +425,10 @@ def _tables_of(embedding, encoder):
 
 
 def check_parts(model):
-    """Throws unless the parts of a model are those that its configuration describes."""
+    """Throws unless a model and its parts compute what its configuration describes."""
+    _check_kind(model, SequenceModel, "a model")
+    if type(model).hidden is not SequenceModel.hidden:
+        refuse_type("export", "a model with the rows of SequenceModel.hidden", f"others of {type(model).__name__}")
     tables = dict(zip(("model", "attention"), _tables_of(model.embedding, model.encoder)))
     for name, table in tables.items():
         for key, value in table.items():
@@ -452,7 +457,8 @@ def _layer_tables(layer, place, width):
     _check_kind(layer.dropout, nn.Dropout, "dropout")
     activation = name_of_activation(layer.activation)
     if activation is None:
-        refuse(operation, "the activation gelu, gelu-tanh or relu", getattr(layer.activation, "__name__", "a module"))
+        found = getattr(layer.activation, "__name__", type(layer.activation).__name__)
+        refuse(operation, "the activation gelu, gelu-tanh or relu", found)
     model = {
         "heads": heads,
         "feed_forward": hidden,

@@ -307,6 +307,11 @@ def pre_norm(norm):
     return lt.TransformerEncoder(layers, norm)
 
 
+def hooked(module):
+    module.register_forward_hook(lambda part, inputs, output: 2 * output)
+    return module
+
+
 def changed_layer(path, part):
     def change(given):
         owner, _, name = f"encoder.layers.1.{path}".rpartition(".")
@@ -333,6 +338,9 @@ PARTS_OF_ANOTHER_MODEL = {
     "attention with the forward": changed_layer("attention.inner_attention", DoubledAttention()),
     "dropout of Dropout": changed_layer("dropout", torch.nn.Identity()),
     "max_norm": lambda given: given.update(embedding=torch.nn.Embedding(12, 16, max_norm=1.0)),
+    "linear1 without forward hooks": changed_layer("linear1", hooked(torch.nn.Linear(16, 16))),
+    "activation gelu": changed_layer("activation", hooked(torch.nn.ReLU())),
+    "activation gelu of a class": changed_layer("activation", torch.nn.SiLU()),
     "embedding with the forward": lambda given: given.update(embedding=DoubledEmbedding(12, 16)),
     "head with the forward": lambda given: given.update(head=Doubled(16, 11)),
     "head with a bias": lambda given: given.update(head=torch.nn.Linear(16, 11, bias=False)),
@@ -365,6 +373,45 @@ def test_parts_that_change_after_the_model_is_made(tmp_path):
         setattr(model.get_submodule(owner), name, part)
         refused(lambda: lt.export(model, tmp_path / "other"), words)
     assert not (tmp_path / "other").exists()
+
+
+class DoubledModel(lt.SequenceModel):
+    def forward(self, tokens, label=None):
+        return 2 * super().forward(tokens, label)
+
+
+class DoubledRows(lt.SequenceModel):
+    def hidden(self, tokens, label=None):
+        return 2 * super().hidden(tokens, label)
+
+
+def test_models_that_compute_otherwise_are_refused(tmp_path):
+    for model, words in (
+        (DoubledModel({"model": SMALL}), "forward of SequenceModel"),
+        (DoubledRows({"model": SMALL}), "SequenceModel.hidden"),
+        (hooked(lt.SequenceModel({"model": SMALL})), "without forward hooks"),
+    ):
+        refused(lambda: lt.export(model, tmp_path / "other"), words)
+    assert not (tmp_path / "other").exists()
+
+
+ACTIVATIONS = {
+    "relu": torch.nn.ReLU(), "gelu": torch.nn.GELU(), "gelu-tanh": torch.nn.GELU("tanh"), "function": torch.nn.functional.gelu
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ACTIVATIONS.values(), ids=ACTIVATIONS.keys())
+def test_modules_and_functions_as_activations(function, tmp_path):
+    given = parts(dropout=0.0)
+    for layer in given["encoder"].layers:
+        layer.activation = function
+    module = lt.SequenceModel.of(**given, vocabulary=11, length=40)
+    lt.export(module, tmp_path)
+    assert np.abs(module(torch.from_numpy(tokens())).detach().numpy() - linnet.load(tmp_path).logits(tokens())).max() < 1e-4
+    x = torch.randn(2, 5, 16)
+    inner = torch.nn.Identity()
+    layer = lt.TransformerEncoderLayer(lambda y, *others, **masks: inner(y), 16, activation=function, dropout=0.0)
+    assert torch.equal(layer._feed_forward(x), layer.linear2(function(layer.linear1(x))))
 
 
 def test_parts_that_compute_the_same(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch.nn.functional as F
-from torch.nn import Dropout, LayerNorm, Linear, Module, ModuleList
+from torch.nn import GELU, Dropout, LayerNorm, Linear, Module, ModuleList, ReLU
 
 from .events import EventDispatcher
 from .masking import FullMask, LengthMask
@@ -14,12 +14,20 @@ def _gelu_tanh(x):
 
 
 def activation_of(name):
-    """relu, gelu-tanh (Linnet's), or gelu by any other name."""
+    """relu, gelu-tanh (Linnet's), or gelu by any other name; a function or module is its own."""
+    if callable(name):
+        return name
     return {"relu": F.relu, "gelu-tanh": _gelu_tanh}.get(name, F.gelu)
 
 
 def name_of_activation(function):
-    """The name that `activation_of` takes, or None for a function of another kind."""
+    """The name that `activation_of` takes, or None for a function or module of another kind."""
+    if isinstance(function, Module) and (function._forward_hooks or function._forward_pre_hooks):
+        return None
+    if type(function) is GELU:
+        return "gelu-tanh" if function.approximate == "tanh" else "gelu"
+    if type(function) is ReLU:
+        return "relu"
     return {F.relu: "relu", _gelu_tanh: "gelu-tanh", F.gelu: "gelu"}.get(function)
 
 
@@ -34,8 +42,8 @@ def _pairs(x, other, mask):
 class TransformerEncoderLayer(Module):
     """Self attention and a feed-forward network, each with a residual and a normalisation.
 
-    `d_ff` is 4 d_model by default and `activation` 'relu' or 'gelu'. With ``norm="pre"`` (Linnet's, not of fast-transformers) the
-    normalisations stand before the branches: y = x + A(norm1(x)), then y + G(norm2(y)).
+    `d_ff` is 4 d_model by default and `activation` 'relu', 'gelu' or a function or module of your own. With ``norm="pre"`` (Linnet's,
+    not of fast-transformers) the normalisations stand before the branches: y = x + A(norm1(x)), then y + G(norm2(y)).
     """
 
     def __init__(self, attention, d_model, d_ff=None, dropout=0.1, activation="relu", event_dispatcher="", norm="post"):
