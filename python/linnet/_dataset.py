@@ -8,9 +8,10 @@ import numpy as np
 
 from . import _core
 from ._arguments import array_of, bytes_of, floats_of, folder_of, integers_of, whole, with_rows
+from ._configuration import assignments_of
 from ._copies import ITSELF, not_copied
 from ._tokenizer import Tokenizer
-from ._types import ArrayLike, Integers, Numbers, Path, overload
+from ._types import ArrayLike, Integers, Numbers, Path, Settings, overload
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -158,16 +159,22 @@ class Dataset:
 
     @overload
     @classmethod
-    def open(cls, source: Path, model: Model, kind: str = "", split: None = None) -> tuple[Dataset, Dataset]: ...
+    def open(
+        cls, source: Path, model: Model, kind: str = "", split: None = None, *, settings: Settings | None = None
+    ) -> tuple[Dataset, Dataset]: ...
     @overload
-    @classmethod
-    def open(cls, source: Path, model: Model, kind: str = "", *, split: str) -> Dataset: ...
-    @overload
-    @classmethod
-    def open(cls, source: Path, model: Model, kind: str, split: str) -> Dataset: ...
     @classmethod
     def open(
-        cls, source: Path, model: Model, kind: str = "", split: str | None = None
+        cls, source: Path, model: Model, kind: str = "", *, split: str, settings: Settings | None = None
+    ) -> Dataset: ...
+    @overload
+    @classmethod
+    def open(
+        cls, source: Path, model: Model, kind: str, split: str, *, settings: Settings | None = None
+    ) -> Dataset: ...
+    @classmethod
+    def open(
+        cls, source: Path, model: Model, kind: str = "", split: str | None = None, *, settings: Settings | None = None
     ) -> tuple[Dataset, Dataset] | Dataset:
         """The training and the validation examples of files, in the form that a model takes; with `split` one part alone.
 
@@ -183,6 +190,16 @@ class Dataset:
             lines, pairs, reverse, series, sound.
         split : str, optional
             "training", "validation", or "test", which takes all of the files.
+        settings : mapping, optional
+            How the files are read and divided, by the keys ``data.*`` of a configuration other than data.kind and data.path, as the
+            model was trained: ``{"data.columns": "load,wind", "data.split": "2017-01-01,2018-01-01"}``. `linnet.settings` lists them.
+
+        Raises
+        ------
+        linnet.UsageError
+            For files that are not the model's kind of data, and settings that the data do not have.
+        linnet.Error
+            For files that cannot be read.
         """
         from ._model import Model
 
@@ -191,8 +208,11 @@ class Dataset:
         if split is not None:
             if split not in ("training", "validation", "test"):
                 raise _core.UsageError(f"[dataset] expected a split among training, validation, test, got {split!r}")
-            return cls._of(_core.Dataset.open_split(model._core, folder_of("dataset", source), str(kind), split))
-        training, validation = _core.Dataset.open_for_model(model._core, folder_of("dataset", source), str(kind))
+            core = _core.Dataset.open_split(model._core, folder_of("dataset", source), str(kind), split, assignments_of(settings))
+            return cls._of(core)
+        training, validation = _core.Dataset.open_for_model(
+            model._core, folder_of("dataset", source), str(kind), assignments_of(settings)
+        )
         return cls._of(training), cls._of(validation)
 
     def __len__(self) -> int:

@@ -170,14 +170,29 @@ nb::tuple open_for_run(const std::string& config, const std::string& source) {
   return open(run.data);
 }
 
-nb::tuple open_for_model(const ModelObject& model, const std::string& source, const std::string& kind) {
-  return open(data_for_model(*model.model, source, kind));
+/// Data in the form that a model takes, with settings as "data.columns=load,wind".
+DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind,
+                        const std::vector<std::string>& settings) {
+  RunConfig run;
+  run.data = data_for_model(*model.model, source, kind);
+  for (const std::string& assignment : settings) {
+    const std::string key = assignment.substr(0, assignment.find('='));
+    if (!key.starts_with("data.") || key == "data.kind" || key == "data.path")
+      refuse("dataset", "settings data.* other than data.kind and data.path", key);
+    run.set(assignment);
+  }
+  return run.data;
+}
+
+nb::tuple open_for_model(const ModelObject& model, const std::string& source, const std::string& kind,
+                         const std::vector<std::string>& settings) {
+  return open(options_for(model, source, kind, settings));
 }
 
 /// One part of the files of a model; "test" takes all of them.
 DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
-                         const std::string& split) {
-  DataOptions options = data_for_model(*model.model, source, kind);
+                         const std::string& split, const std::vector<std::string>& settings) {
+  DataOptions options = options_for(model, source, kind, settings);
   if (split == "test") take_as_test(options);
   const nb::gil_scoped_release released;
   return {open_dataset(options, split == "test"         ? Split::test
@@ -212,8 +227,9 @@ void bind_dataset(nb::module_& module) {
                   "lengths"_a.none(), "fields"_a, "mean"_a, "deviation"_a, "classes"_a, "height"_a, "width"_a,
                   "channels"_a, "tokenizer"_a.none())
       .def_static("open_for_run", &open_for_run, "config"_a, "source"_a)
-      .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a)
-      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a)
+      .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a, "settings"_a)
+      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a,
+                  "settings"_a)
       .def("__len__", [](const DatasetObject& self) { return self.dataset->size(); })
       .def_prop_ro("length", [](const DatasetObject& self) { return self.dataset->length(); })
       .def_prop_ro("fields", [](const DatasetObject& self) { return self.dataset->fields(); })

@@ -306,6 +306,37 @@ def test_series_are_opened_as_they_were_trained(apart, tmp_path):
     assert (tmp_path / "run" / "columns.json").exists()
 
 
+def test_series_are_opened_with_settings(tmp_path):
+    path = tmp_path / "series.csv"
+    rows = "".join(f"{i // 9},{'' if i == 5 else i % 7},{50 + i % 5},{i},{i % 3}\n" for i in range(200))
+    path.write_text("hour,a,b,c,d\n" + rows)
+    columns = {"data.columns": "d,a", "data.missing": "forward-fill", "data.split": "0.5,0.75"}
+    small = {"model.layers": 1, "model.width": 16, "model.heads": 2, "model.feed_forward": 32, "data.length": 8}
+    config = linnet.configuration({"data": {"kind": "series"}}, {**small, **columns, "training.steps": 1, "training.batch": 2})
+    result = linnet.train(config, path)
+    with pytest.raises(linnet.Error, match="missing"):
+        linnet.Dataset.open(path, result.model)
+    validation = linnet.Dataset.open(path, result.model, split="validation", settings=columns)
+    assert validation.columns == 2
+    assert linnet.evaluate(result.model, validation)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
+    training, same = linnet.Dataset.open(path, result.model, settings=columns)
+    assert len(same) == len(validation) and len(training) == 100 - 8 + 1
+    other = linnet.Dataset.open(path, result.model, split="validation", settings={**columns, "data.columns": "a,d"})
+    assert linnet.evaluate(result.model, other)["bits"] != pytest.approx(result.evaluation["bits"], rel=1e-3)
+    for settings, words in (
+        ({"data.path": str(path)}, "got data.path"),
+        ({"data.kind": "text"}, "got data.kind"),
+        ({"training.steps": 1}, "got training.steps"),
+        ({"data.column": "a"}, "data.columns"),
+        ({"data.columns": "a,z"}, "z"),
+        ({"data.token_bytes": 4}, "data.token_bytes"),
+    ):
+        with pytest.raises(linnet.UsageError, match=words):
+            linnet.Dataset.open(path, result.model, split="validation", settings=settings)
+    with pytest.raises(linnet.ArgumentTypeError, match="settings as a dictionary"):
+        linnet.Dataset.open(path, result.model, settings="data.columns=a")
+
+
 def test_lines_of_a_classifier_are_opened_as_lines(tmp_path):
     path = tmp_path / "lines.tsv"
     path.write_text("one\tabc\ntwo\tbcd\n" * 20)
@@ -329,12 +360,12 @@ def test_an_exception_of_a_callback_leaves_a_checkpoint(tmp_path):
 
 
 SCRIPT = """
-import signal, sys, numpy as np, linnet
+import os, signal, sys, numpy as np, linnet
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 tokens = (np.arange(30)[:, None] + np.arange(24)) % 11
 config = {"model": {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "vocabulary": 11, "length": 24}}
 def started(*_):
-    print("started", flush=True)
+    os.write(1, b"started\\n")  # whole, whenever the signal comes
 try:
     if sys.argv[1] == "train":
         linnet.train(config, tokens, settings={"training.steps": 10**6}, callbacks={"on_step": started}, out=sys.argv[2])
@@ -347,7 +378,7 @@ try:
         started()
         model.generate(length=10**6)
 except KeyboardInterrupt:
-    print("interrupted", flush=True)
+    os.write(1, b"interrupted\\n")
 """
 
 

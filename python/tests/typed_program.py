@@ -101,7 +101,7 @@ def training(tokens: np.ndarray, model: linnet.Model) -> None:
     assert_type(linnet.Dataset.images(np.zeros((2, 4, 4), np.uint8), levels=16), linnet.Dataset)
     assert_type(linnet.Dataset.open("data", model), tuple[linnet.Dataset, linnet.Dataset])
     assert_type(linnet.Dataset.open(Path("data"), model, split="test"), linnet.Dataset)
-    assert_type(linnet.Dataset.open("data", model, "text", "test"), linnet.Dataset)
+    assert_type(linnet.Dataset.open("data", model, "text", "test", settings={"data.length": 9}), linnet.Dataset)
     assert_type(data[0], np.ndarray)
     assert_type(data.label(0), int | None)
     result = linnet.train("digits", data, settings={"training.steps": 2}, callbacks={"on_message": print}, out=Path("run"))
