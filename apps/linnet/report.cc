@@ -108,7 +108,7 @@ void print_json(const Json& result) {
 namespace {
 
 std::string cell(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return as_line(value.get<std::string>());
   if (value.is_number_float()) {
     const double number = value.get<double>();
     return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number);

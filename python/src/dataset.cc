@@ -228,8 +228,7 @@ void bind_dataset(nb::module_& module) {
                   "channels"_a, "tokenizer"_a.none())
       .def_static("open_for_run", &open_for_run, "config"_a, "source"_a)
       .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a, "settings"_a)
-      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a,
-                  "settings"_a)
+      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a, "settings"_a)
       .def("__len__", [](const DatasetObject& self) { return self.dataset->size(); })
       .def_prop_ro("length", [](const DatasetObject& self) { return self.dataset->length(); })
       .def_prop_ro("fields", [](const DatasetObject& self) { return self.dataset->fields(); })

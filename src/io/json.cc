@@ -127,6 +127,13 @@ std::string as_json_text(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
+std::string as_line(const std::string& text) {
+  std::string line = as_json_text(text);
+  std::ranges::replace_if(
+      line, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, ' ');
+  return line;
+}
+
 void write_json(const std::filesystem::path& path, const Json& value) {
   write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }

@@ -23,6 +23,9 @@ Json parse_json(std::string_view text, const std::string& origin);
 /// The text as `write_json` writes it and `read_json` gives it back: bytes that are no UTF-8 become U+FFFD.
 std::string as_json_text(const std::string& text);
 
+/// The same with blanks for control characters: text as a line, or a part of one, that people see.
+std::string as_line(const std::string& text);
+
 /// Indents by two spaces; atomically (io/file.h). Numbers that are not finite become null, as JSON demands.
 void write_json(const std::filesystem::path& path, const Json& value);
 

@@ -234,6 +234,15 @@ TEST_F(Runs, TableKnowsUpdatesWhoseLinesAreLost) {
   }
 }
 
+TEST_F(Runs, TableHasALineForARunWhateverItsName) {
+  const std::string name = "a\nb\x1b[31m";
+  succeed(training(name));
+  EXPECT_EQ(json_of(succeed({"runs", folder_.path().string(), "--json"})).at(0)["name"], name);
+  const std::string table = succeed({"runs", folder_.path().string()}).out;
+  EXPECT_THAT(table, HasSubstr("a b [31m"));
+  EXPECT_EQ(std::ranges::count(table, '\n'), 2);
+}
+
 TEST_F(Runs, TableShowsWhatBecameOfThem) {
   succeed(training("studies/finished"));
   succeed({"train", path("copy.toml"), "--out", path("stopped"), "--set", "training.minutes=1e-9"});

@@ -110,5 +110,10 @@ TEST(Json, TextIsAsAFileGivesItBack) {
   }
 }
 
+TEST(Json, ALineHasNoControlCharacters) {
+  EXPECT_EQ(as_line("d\xc3\xa9 \"\\"), "d\xc3\xa9 \"\\");
+  EXPECT_EQ(as_line("a\n\x1b[31mb\t\x7f\xff"), "a  [31mb  \xef\xbf\xbd");
+}
+
 }  // namespace
 }  // namespace linnet

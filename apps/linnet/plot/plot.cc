@@ -122,26 +122,17 @@ std::vector<double> spread(std::vector<double> wanted, double top, double end) {
   return wanted;
 }
 
-/// With U+FFFD for bytes that are not UTF-8, and blanks for control characters: neither pictures nor SVG can
-/// have them.
-std::string drawable(const std::string& text) {
-  std::string result = as_json_text(text);
-  std::ranges::replace_if(
-      result, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, ' ');
-  return result;
-}
-
 /// Without the points that no axis can show. What remains leaves the sums and quotients of axes finite.
 Chart drawable(Chart chart) {
   for (std::string* text : {&chart.title, &chart.subtitle, &chart.x_label, &chart.y_label})
-    *text = drawable(*text);
-  for (Chart::Note& note : chart.notes) note.text = drawable(note.text);
+    *text = as_line(*text);  // neither pictures nor SVG can have other characters
+  for (Chart::Note& note : chart.notes) note.text = as_line(note.text);
   constexpr double least = 1e-100, most = 1e100;
   const auto fits = [](double value) {
     return value == 0 || (std::abs(value) >= least && std::abs(value) <= most);
   };
   for (Chart::Line& line : chart.lines) {
-    line.name = drawable(line.name);
+    line.name = as_line(line.name);
     std::erase_if(line.points, [&](const Point& point) { return !fits(point.first) || !fits(point.second); });
   }
   return chart;
@@ -419,7 +410,7 @@ void write_chart(const std::filesystem::path& path, const std::vector<Chart>& ch
     rows_height += row.height();
   }
   constexpr double title_size = 17, title_row = 26;
-  const std::vector<std::string> titles = wrapped(drawable(title), width - left - gap, title_size);
+  const std::vector<std::string> titles = wrapped(as_line(title), width - left - gap, title_size);
   double top = 6 + title_row * static_cast<double>(titles.size());
   const double height = top + rows_height;
   const auto canvas =
