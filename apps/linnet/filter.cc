@@ -94,7 +94,7 @@ void add_filter(Command& program) {
   Command command = program.add_subcommand("filter", "Run sound through a model of inputs and outputs");
   command.footer(
       "The sound has the rate and the channels of the data of the run.\n"
-      "Example: linnet filter runs/audio --data music/noisy.wav --out clean.wav");
+      "Example: linnet filter runs/audio --data band/noisy-test.wav --out clean.wav");
   command.add_option("model", arguments->model, "folder of a model or of a run, trained as \"same-step\"")
       .required();
   command.add_option("--data", arguments->data, "sound file (WAV, FLAC and others)").required();

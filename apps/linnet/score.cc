@@ -338,7 +338,7 @@ void add_score(Command& program) {
           "steps of another")
       .check(whole(1))
       .excludes(threshold);
-  command.add_option("--window", arguments->window, "scores are means over so many steps")
+  command.add_option("--window", arguments->window, "scores are means over that many steps")
       .check(whole(1, most_count))
       .capture_default_str();
   command.add_option("--gap", arguments->gap, "most steps between two steps of one anomaly")

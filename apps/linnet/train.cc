@@ -213,10 +213,27 @@ class Display {
   double bits_ = std::numeric_limits<double>::quiet_NaN();
 };
 
+/// Of weights that go on for other tokens or labels than those that they have learned, which have the same
+/// numbers.
+void warn_of_other_names(const Model& initial, const Dataset& data, Display& display) {
+  const ModelAssets& assets = initial.assets();
+  if (initial.config().vocabulary == data.vocabulary() && assets.tokenizer != data.tokenizer())
+    display.show(
+        "warning: the initial model has another tokenizer than the data: weights of its tokens go to others "
+        "of "
+        "the same numbers");
+  const std::vector<std::string> names = data.class_names();
+  if (assets.class_names.size() == names.size() && assets.class_names != names)
+    display.show(
+        "warning: the initial model has other labels than the data, or another order of them: weights of its "
+        "labels go to others of the same numbers");
+}
+
 /// The model that a run starts from, or null.
-std::shared_ptr<const Model> initial_model(const RunRecord& record, Display& display) {
+std::shared_ptr<const Model> initial_model(const RunRecord& record, const Dataset& data, Display& display) {
   if (record.initial.empty()) return nullptr;
   std::shared_ptr<const Model> model = Model::load(record.initial);
+  warn_of_other_names(*model, data, display);
   if (!record.initial_partial) return model;
   std::vector<std::string> differences;
   const auto seed = static_cast<std::uint64_t>(record.config.training.seed);
@@ -328,7 +345,8 @@ void run(const Arguments& arguments, Communicator& ranks) {
     show_columns(*data.training, display);
   };
   const bool begins = !resume || !Checkpoints(folder).any();
-  const std::shared_ptr<const Model> initial = begins ? initial_model(record, display) : nullptr;
+  const std::shared_ptr<const Model> initial =
+      begins ? initial_model(record, *data.training, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
   warn_of_tokenizer(*data.training, display);
   stop_on_signals();

@@ -223,7 +223,7 @@ struct AttentionOutputs {
 /// or for a sequence that is spread over several machines. `final` [B, G] is an input: the gradient of the
 /// state that `forward` left; zero where it is left out. `initial` [B, G] is assigned: the gradient of the
 /// initial state, which must be given. Row b has the layout that `State::gradient_floats` describes for slot
-/// b. G may be larger than a slot needs; the numbers behind are neither read nor written. The two must not
+/// b. G may be larger than a slot needs; the numbers after it are neither read nor written. The two must not
 /// share memory. Only masks that take a state have them.
 ///
 /// In the linear family the gradient is that of S and z, with compensated sums of the difference of their two

@@ -107,9 +107,9 @@ LINNET_API linnet_status linnet_model_score_with_source(const linnet_model* mode
                                                         float* log_probabilities);
 
 /* The tokens of a text in UTF-8 of `bytes` bytes, and the text of tokens, for models of text: those with a
- * tokenizer, those of 256 tokens, which are bytes, and those of pairs, of bytes and the two tokens below,
- * which have no text. *count (*bytes) receives how many there are; they are
- * written where `capacity` holds them, and the buffer may be NULL with capacity 0 to ask for the size. A
+ * tokenizer, those of 256 tokens, which are bytes, and those of pairs, whose tokens are bytes and the two
+ * below, which have no text. *count (of linnet_model_decode *bytes) receives the number of tokens (bytes),
+ * which are written where `capacity` holds them; the buffer may be NULL with capacity 0 to ask for it. A
  * capacity above 0 that is too small fails. A text has no 0 at its end. Bytes of a character that is not
  * whole become U+FFFD, where tokens are not bytes themselves. */
 LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const char* text, size_t bytes,
@@ -117,8 +117,8 @@ LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const ch
 LINNET_API linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count,
                                              char* text, size_t capacity, size_t* bytes);
 
-/* Tokens of a model of pairs of texts, sources and targets: the one behind a source, in a model without an
- * encoder, and the one behind a target, where an answer ends. -1 for other models and NULL. */
+/* Tokens of a model of pairs of texts, sources and targets: the one after a source, in a model without an
+ * encoder, and the one after a target, where an answer ends. -1 for other models and NULL. */
 LINNET_API int32_t linnet_model_separator(const linnet_model* model);
 LINNET_API int32_t linnet_model_end(const linnet_model* model);
 

@@ -190,9 +190,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
 /// begin with the byte order mark of UTF-8.
 ///
-/// `path`, `length`, `size`, `levels`, `labels`, `examples`, `seed` and the members without a key of
-/// linnet/run_config.h are for the kinds that look at them.
-/// Any other member has its default where the kind does not look at it.
+/// Kinds ignore `path`, `length`, `size`, `levels`, `labels`, `examples`, `seed` and the members without a
+/// key of linnet/run_config.h that they do not use. Any other member must have its default where the kind
+/// does not use it.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};
@@ -208,8 +208,8 @@ struct DataOptions {
   std::string fields =
       {};  ///< number of values of each field of tokens, "50,30"; empty: of the largest token
   std::int64_t token_bytes = 2;  ///< bytes of a token in .bin files: 2 or 4
-  std::string columns = {};  ///< names of the columns of a series, separated by commas; empty: all of them
-  std::string time = {};  ///< name of the column with the time of a series; empty: the first, if it is none
+  std::string columns = {};      ///< names of a series' columns, separated by commas; empty: all but the time
+  std::string time = {};  ///< the column with the times; empty: the first one, if its first cell is a date
   /// Ends of the training, validation and test part, with commas between them: fractions, or times of the
   /// first rows that do not belong to the part.
   std::string split = {};

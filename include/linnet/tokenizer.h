@@ -32,8 +32,8 @@ class LINNET_API Tokenizer {
   /// Tokens are 0 … vocabulary() − 1.
   std::int64_t vocabulary() const;
 
-  /// Of a model of pairs (data.kind = "pairs"), otherwise −1: the token behind a source in a model without an
-  /// encoder, and the one behind a target, where an answer ends. They have no text.
+  /// Of a model of pairs (data.kind = "pairs"), otherwise −1: the token after a source in a model without an
+  /// encoder, and the one after a target, where an answer ends. They have no text.
   std::int32_t separator() const;
   std::int32_t end() const;
 

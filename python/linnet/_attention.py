@@ -735,7 +735,7 @@ def attention_gradients(
     grad_out : array
         Of the shape of the output.
     grad_state : array [batch, floats], optional
-        The gradient of the final state, in the layout of `State.save`.
+        The gradient of the final state, in the layout of `Gradients.state`: `State.gradient_floats` numbers a slot.
 
     Returns
     -------

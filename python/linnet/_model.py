@@ -628,9 +628,9 @@ def random_model(config: Config, seed: int = 0, settings: Settings | None = None
     Parameters
     ----------
     config : mapping, path or name
-        As in `linnet.configuration`, with what data would decide: model.length and one of model.vocabulary, model.fields and
-        model.columns are required, and classes and picture size are those that it names. A shipped configuration
-        leaves them out.
+        As in `linnet.configuration`, with what data would decide: model.length and model.vocabulary are required, the latter 256
+        where it is missing, the largest of model.fields, or 0 for real numbers (model.columns) alone. Classes and picture size
+        are those that it names. A shipped configuration leaves them out.
     seed : int
     settings : mapping, optional
     """

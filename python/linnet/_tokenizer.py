@@ -48,12 +48,12 @@ class Tokenizer:
 
     @property
     def separator(self) -> int:
-        """In a model of pairs the token behind a source, where the model has no encoder; otherwise -1. It has no text."""
+        """In a model of pairs the token after a source, where the model has no encoder; otherwise -1. It has no text."""
         return self._core.separator
 
     @property
     def end(self) -> int:
-        """In a model of pairs the token behind a target, where an answer ends; otherwise -1. It has no text."""
+        """In a model of pairs the token after a target, where an answer ends; otherwise -1. It has no text."""
         return self._core.end
 
     def encode(self, text: str | bytes) -> np.ndarray:

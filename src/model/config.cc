@@ -169,8 +169,10 @@ void add_options(Options& options, ModelConfig& config) {
       "model.positions", config.positions,
       "position encoding: learned (up to model.length tokens), sinusoidal or rotary (any length), none",
       names<Positions>(4));
-  options.add("model.length", config.length, "tokens per training example", 1, most_length);
-  options.add("model.vocabulary", config.vocabulary, "number of tokens; 0: steps of real numbers alone", 0,
+  options.add("model.length", config.length, "tokens per training example; without it those of the data", 1,
+              most_length);
+  options.add("model.vocabulary", config.vocabulary,
+              "number of tokens, or 0 for steps of real numbers alone; without it that of the data", 0,
               most_vocabulary);
   options.add("model.fields", config.fields,
               "numbers of values of several fields of a step, separated by commas; empty: one field");
@@ -197,8 +199,8 @@ void add_options(Options& options, ModelConfig& config) {
   add_settings(options, config.attention);
   options.add("image.height", config.image_height, "rows of a picture, if tokens are pixels", 0, 1 << 14);
   options.add("image.width", config.image_width, "columns of a picture, if tokens are pixels", 0, 1 << 14);
-  options.add("image.channels", config.image_channels, "tokens per pixel: 1 (grey) or 3 (red, green, blue)",
-              1, 3);
+  options.add("image.channels", config.image_channels,
+              "tokens per pixel: 1 (grey) or 3 (red, green, blue); without it those of the data", 1, 3);
   options.add("model.encoder_layers", config.encoder_layers,
               "layers of an encoder over a source, to which every layer attends; 0: none", 0, 1000);
   options.add("model.source_length", config.source_length, "tokens of a source; 0: without an encoder", 0,

@@ -93,7 +93,7 @@ Options options_of(RunConfig& config) {
               "folder of IDX files (mnist), of binary batches (cifar10) or of PNG and JPEG files (images), "
               "or files (the "
               "other kinds), separated by commas or with * and ?");
-  options.add("data.length", data.length, "tokens or steps per example of kinds that are no pictures", 0,
+  options.add("data.length", data.length, "tokens or steps per example of kinds other than pictures", 0,
               std::int64_t{1} << 32);
   options.add("data.size", data.size, "height and width of pictures; 0 keeps those of the files", 0, 1 << 12);
   options.add("data.levels", data.levels, "levels per pixel, or of the μ-law codes of sound", 2, 256);

@@ -66,6 +66,12 @@ TEST(ClassifyProgram, KnowsTheNamesOfLabelsWithoutTheData) {
                                          "[model]\nobjective = \"classify\"\n[training]\nsteps = 2\n");
   succeed(joined({"train", config, "--data", data, "--out", run}, tiny));
   EXPECT_EQ(read_json(folder / "run/labels.json"), (Json{"one, two", "three"}));
+  const auto continued = [&](const std::string& lines, const std::string& name) {
+    const Strings training = {"train", config, "--data", lines, "--out", folder / name, "--init", run};
+    return succeed(joined(training, tiny)).err;
+  };
+  EXPECT_THAT(continued(data, "same"), testing::Not(HasSubstr("other labels")));
+  EXPECT_THAT(continued(folder.file("swapped.tsv", swapped), "others"), HasSubstr("other labels"));
   succeed({"convert", run, "--weights", "bf16", "--out", alone});
   const Strings classify = {"classify", alone, "--data-kind", "lines"};
   const Json given = json_of(succeed(joined(classify, {"--data", data, "--examples", "2", "--json"})));

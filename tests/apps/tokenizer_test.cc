@@ -51,6 +51,28 @@ TEST(DataTokenizer, MakesTheTokensOfATraining) {
             json_of(succeed({"evaluate", run, "--data", other, "--json"}))["examples"]);
 }
 
+TEST(DataTokenizer, OtherThanThatOfTheInitialModelIsWarnedOf) {
+  const TemporaryFolder folder;
+  const auto tokenizer = [&](const std::string& name, const std::string& text) {
+    const std::string model = (folder / (name + ".model")).string();
+    succeed({"data", "tokenizer", folder.file(name + ".txt", text), "--size", "300", "--out", model});
+    return model;
+  };
+  const std::string one = tokenizer("one", prose(300)), other = tokenizer("other", "Words. " + prose(150));
+  const auto training = [&](const std::string& run, const std::string& model, const Strings& more) {
+    return joined({"train", "text", "--data", (folder / "one.txt").string(), "--out", (folder / run).string(),
+                   "--set", "data.tokenizer=" + model, "data.length=16", "model.layers=1", "model.width=16",
+                   "model.heads=2", "model.feed_forward=16", "training.steps=0"},
+                  more);
+  };
+  succeed(training("first", one, {}));
+  const Strings initial = {"--init", (folder / "first").string()};
+  EXPECT_THAT(succeed(training("same", one, initial)).err, testing::Not(HasSubstr("another tokenizer")));
+  EXPECT_THAT(succeed(training("others", other, initial)).err, HasSubstr("another tokenizer"));
+  EXPECT_THAT(succeed(training("partial", other, joined(initial, {"--init-partial"}))).err,
+              HasSubstr("another tokenizer"));
+}
+
 TEST(DataTokenizer, StaysWithTheModelThatItWasTrainedFor) {
   const TemporaryFolder folder;
   const std::string text = folder.file("book.txt", prose(300)), model = (folder / "book.model").string(),

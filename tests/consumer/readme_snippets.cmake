@@ -1,5 +1,5 @@
-# Compiles the C++ of README against the installed library, with the line of README for pkg-config, and runs it.
-# README, SOURCE (where models/ is), BINARY, CXX, PREFIX.
+# Compiles the C++ and C of README against the installed library, with the line of README for pkg-config, and runs
+# them. README, SOURCE (where models/ is), BINARY, CXX, CC, PREFIX.
 cmake_minimum_required(VERSION 3.25)
 file(REMOVE_RECURSE ${BINARY})
 file(MAKE_DIRECTORY ${BINARY})
@@ -12,12 +12,18 @@ list(LENGTH snippets count)
 if(NOT count EQUAL 2)
   message(FATAL_ERROR "expected two blocks of C++ in ${README}, got ${count}")
 endif()
+string(REGEX MATCHALL "```c\n[^`]*```" c_snippets "${text}")
+list(LENGTH c_snippets count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "expected a block of C in ${README}, got ${count}")
+endif()
 string(REGEX MATCH "export PKG_CONFIG_PATH=[^`]*" shell "${text}")
 if(NOT shell MATCHES "g\\+\\+ .* your_program.cc ")
   message(FATAL_ERROR "expected the lines for pkg-config in ${README}, got \"${shell}\"")
 endif()
 string(REPLACE "~/.local" "${PREFIX}" shell "${shell}")
 string(REPLACE "$HOME/.local" "${PREFIX}" shell "${shell}")
+string(REPLACE "g++ -std=c++20 your_program.cc" "${CC} your_program.c" c_shell "${shell}")
 string(REPLACE "g++ " "${CXX} " shell "${shell}")
 
 # What the second block takes from the program around it: config, options, examples, length, inputs and targets.
@@ -31,19 +37,22 @@ set(around [[
   const std::int64_t examples = 2, length = 4<semicolon>
   const std::vector<std::int32_t> inputs(8, 1), targets(8, 2)<semicolon>
 ]])
-foreach(snippet IN LISTS snippets)
-  string(REGEX REPLACE "```(cpp\n)?" "" snippet "${snippet}")
+# A program of the lines of the snippet behind its line for the header, which is compiled and run.
+function(run_snippet snippet file headers declarations shell)
+  string(REGEX REPLACE "```(cpp\n|c\n)?" "" snippet "${snippet}")
   string(REGEX MATCH "#include[^\n]*\n" include "${snippet}")
   string(REPLACE "${include}" "" body "${snippet}")
-  set(declarations "")
   if(body MATCHES "trainer.step")
-    set(declarations "${around}")
+    set(body "${declarations}${body}")
   endif()
-  string(REPLACE "<semicolon>" ";" program
-    "#include <cstdint>\n#include <memory>\n#include <vector>\n${include}int main() {\n${declarations}${body}}\n")
-  file(WRITE ${BINARY}/your_program.cc "${program}")
+  string(REPLACE "<semicolon>" ";" program "${headers}${include}int main() {\n${body}}\n")
+  file(WRITE ${BINARY}/${file} "${program}")
   file(WRITE ${BINARY}/build.sh "set -e\n${shell}")
   execute_process(COMMAND sh build.sh WORKING_DIRECTORY ${BINARY} COMMAND_ERROR_IS_FATAL ANY)
   file(CREATE_LINK ${SOURCE}/models ${BINARY}/models SYMBOLIC)
   execute_process(COMMAND ./a.out WORKING_DIRECTORY ${BINARY} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+foreach(snippet IN LISTS snippets)
+  run_snippet("${snippet}" your_program.cc "#include <cstdint>\n#include <memory>\n#include <vector>\n" "${around}" "${shell}")
 endforeach()
+run_snippet("${c_snippets}" your_program.c "" "" "${c_shell}")

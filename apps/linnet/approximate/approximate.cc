@@ -236,8 +236,9 @@ void add_approximate(Command& program) {
                   "default: those of the run")
       .needs(model);
   command
-      .add_option("--data-kind", source.data_kind,
-                  "kind of the data; default: from the name of --data and the files in it")
+      .add_option(
+          "--data-kind", source.data_kind,
+          "kind of the data; default: that of the run, or from the name of --data and the files in it")
       .check(one_of(data_kinds()))
       .needs(model);
   command.add_option("--examples", source.examples, "number of validation examples, evenly spaced")

@@ -68,7 +68,7 @@ Option BenchOptions::add_to(Command& command) {
                           .capture_default_str();
   command
       .add_option("--repeat", repeat,
-                  "measure all rows so many times in turn; prints the medians and their spread")
+                  "measure all rows that many times in turn; prints the medians and their spread")
       .check(whole(1, 1000));
   command.add_flag("--json", json, "print the rows as a JSON array");
   return time;
