@@ -38,8 +38,8 @@ using LoopBody = FunctionReference<void(Context&, std::int64_t)>;
 
 /// Calls body(own, i) once for every i in [0, count), shared out in order among the context's threads. `own`
 /// is the calling thread's context of one thread: what the body calls in turn gets it and runs there. The
-/// first exception of a body is thrown again here, after all calls. Whoever calls it must make body's work
-/// depend on i alone, never on the thread. Throws Error where the context is in use already.
+/// exception of the lowest index is thrown again here, after all calls. Whoever calls it must make body's
+/// work depend on i alone, never on the thread. Throws Error where the context is in use already.
 void share_loop(Context& context, std::int64_t count, LoopBody body);
 
 /// The same for a body of (own, i), or of (i) where it calls nothing that needs a context. A loop of a single

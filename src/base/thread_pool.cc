@@ -38,6 +38,19 @@ void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
 #endif
 }
 
+/// Calls a function at the end of its scope.
+template <class Function>
+class Last {
+ public:
+  explicit Last(Function function) : function_(std::move(function)) {}
+  Last(const Last&) = delete;
+  Last& operator=(const Last&) = delete;
+  ~Last() { function_(); }
+
+ private:
+  Function function_;
+};
+
 /// Wakes up to `count` threads that sleep on the word.
 void wake(std::atomic<std::uint32_t>& word, int count) {
 #if defined(__linux__)
@@ -95,14 +108,16 @@ bool ThreadPool::spin(Ready ready) const {
 void ThreadPool::run(std::int64_t count, LoopBody body) {
   if (in_use_.exchange(true, std::memory_order_acquire))
     fail("context", "expected a context that is not in use, got one that another call works with");
-  constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
-  for (std::int64_t begin = 0; begin < count; begin += most) {
-    job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode()};
-    run_job();
+  {
+    // Also where this thread is cancelled within a body.
+    const Last release([this] { in_use_.store(false, std::memory_order_release); });
+    constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+    for (std::int64_t begin = 0; begin < count; begin += most) {
+      job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode()};
+      run_job();
+    }
   }
-  const std::exception_ptr failure = std::exchange(failure_, nullptr);
-  in_use_.store(false, std::memory_order_release);
-  if (failure) std::rethrow_exception(failure);
+  failure_.rethrow();
 }
 
 void ThreadPool::run_job() {
@@ -111,10 +126,18 @@ void ThreadPool::run_job() {
   publish(others);  // the first index is the caller's
   const std::uint32_t sleeping = sleeping_.load(std::memory_order_seq_cst);
   if (sleeping > 0) wake(loops_, static_cast<int>(std::min(sleeping, others)));
+  std::uint32_t own = 0;  // taken after the first
+  // The job lives until the others are through; where this thread is cancelled, they take no more.
+  const Last wait([&] {
+    std::uint32_t index = 0;
+    while (take(index)) ++own;
+    wait_for(done_before + (others - own));
+  });
   do_index(contexts_.front(), 0);
-  std::uint32_t own = 0;  // after the first
-  while (take(contexts_.front())) ++own;
-  const std::uint32_t all_done = done_before + (others - own);
+  for (std::uint32_t index = 0; take(index); do_index(contexts_.front(), index)) ++own;
+}
+
+void ThreadPool::wait_for(std::uint32_t all_done) {
   for (;;) {
     if (spin([&] { return done_.load(std::memory_order_acquire) == all_done; })) return;
     caller_sleeps_.store(true, std::memory_order_seq_cst);
@@ -138,7 +161,9 @@ void ThreadPool::follow(int thread) {
   };
   for (;;) {
     const std::uint32_t seen = loop();
-    while (take(own)) {
+    for (std::uint32_t index = 0; take(index);) {
+      if (float_mode() != job_->float_mode) set_float_mode(job_->float_mode);
+      do_index(own, index);
       // The loop's caller may return as soon as the last index is done: nothing of the job is touched then.
       done_.fetch_add(1, std::memory_order_seq_cst);
       if (caller_sleeps_.load(std::memory_order_seq_cst)) wake(done_, 1);
@@ -151,25 +176,20 @@ void ThreadPool::follow(int thread) {
   }
 }
 
-// Takes an index of the present loop and does it; false where none is left.
-bool ThreadPool::take(Context& own) {
+// Takes an index of the present loop; false where none is left.
+bool ThreadPool::take(std::uint32_t& index) {
   std::uint64_t ticket = ticket_.load(std::memory_order_acquire);
   do {
     if (static_cast<std::uint32_t>(ticket) == 0) return false;
   } while (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel,
                                           std::memory_order_acquire));
-  if (float_mode() != job_->float_mode) set_float_mode(job_->float_mode);
-  do_index(own, job_->count - static_cast<std::uint32_t>(ticket));
+  index = job_->count - static_cast<std::uint32_t>(ticket);
   return true;
 }
 
 void ThreadPool::do_index(Context& own, std::uint32_t index) {
-  try {
-    job_->body(own, job_->begin + index);
-  } catch (...) {
-    const std::lock_guard lock(failure_mutex_);
-    if (!failure_) failure_ = std::current_exception();
-  }
+  const std::int64_t i = job_->begin + index;
+  failure_.guard(i, [&] { job_->body(own, i); });
 }
 
 }  // namespace linnet

@@ -2,12 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/first_failure.h"
 #include "base/parallel.h"
 
 namespace linnet {
@@ -39,9 +38,10 @@ class ThreadPool {
 
   void stop();
   void follow(int thread);
-  bool take(Context& own);
+  bool take(std::uint32_t& index);
   void do_index(Context& own, std::uint32_t index);
   void run_job();
+  void wait_for(std::uint32_t all_done);
   void publish(std::uint32_t left);
   template <class Ready>
   bool spin(Ready ready) const;
@@ -63,8 +63,7 @@ class ThreadPool {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> in_use_{false};
 
-  std::mutex failure_mutex_;
-  std::exception_ptr failure_;  // the first of a loop
+  FirstFailure failure_;
 
   int process_;
   bool spins_;

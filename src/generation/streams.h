@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/first_failure.h"
 #include "base/parallel.h"
 #include "kernels/dense.h"
 #include "linnet/layer_types.h"
@@ -139,12 +140,17 @@ class Streams {
                  std::int64_t block, const Body& body) {
     const std::int64_t count = std::ssize(chosen);
     try {
+      // Also a loop of one thread goes on where a block fails: the others have moved then.
+      FirstFailure failure;
       // A single block gets the whole context, whose threads share its products.
       parallel_for(context, (count + block - 1) / block, [&](Context& own, std::int64_t i) {
         const std::int64_t first = i * block;
-        body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
-             i);
+        failure.guard(i, [&] {
+          body(own, static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(block, count - first)),
+               i);
+        });
       });
+      failure.rethrow();
     } catch (...) {
       for (const std::int64_t index : chosen) {
         Stream& one = at(index);

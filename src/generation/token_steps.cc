@@ -118,9 +118,10 @@ void TokenSteps::draw(Context& own, std::int64_t block, const Draws& draws,
                       RecurrentState& state) {
   Worker& worker = workers_[static_cast<std::size_t>(block)];
   worker.lost.assign(slots.size(), 0);
+  FirstFailure failure;
   heads(own, next_inputs(slots, streams, worker), slots, state, draws.tokens,
         [&](std::int64_t field, View<const float> parameters) {
-          draw_field(own, draws, slots, streams, parameters, field, worker);
+          draw_field(own, draws, slots, streams, parameters, field, worker, failure);
         });
   const auto fields = static_cast<std::size_t>(fields_);
   for (std::size_t i = 0; i < slots.size(); ++i)
@@ -128,26 +129,23 @@ void TokenSteps::draw(Context& own, std::int64_t block, const Draws& draws,
       std::ranges::fill(step, -1);
     else
       streams.at(slots[i]).append(step);
-  if (worker.failure) std::rethrow_exception(std::exchange(worker.failure, nullptr));
+  failure.rethrow();
 }
 
 /// The tokens of one field of every stream, from its parameters [slots, outputs]. Those of streams that are
 /// lost are 0, as inputs of the fields behind it.
 void TokenSteps::draw_field(Context& own, const Draws& draws, std::span<const std::int64_t> slots,
                             Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
-                            Worker& worker) const {
+                            Worker& worker, FirstFailure& failure) const {
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const std::size_t at = i * static_cast<std::size_t>(fields_) + static_cast<std::size_t>(field);
     draws.tokens[at] = 0;
     if (worker.lost[i]) continue;
     const auto row = static_cast<std::int64_t>(i);
-    try {
+    worker.lost[i] = !failure.guard(row, [&] {
       draw_token(own, draws, at, slots[i], streams.at(slots[i]), parameters.slice(0, row, row + 1), field,
                  worker);
-    } catch (...) {
-      worker.lost[i] = 1;
-      if (!worker.failure) worker.failure = std::current_exception();
-    }
+    });
   }
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <span>
 #include <vector>
 
@@ -75,14 +74,13 @@ class TokenSteps {
     std::vector<Sampler> samplers;   ///< of every field
     std::vector<std::int32_t> ids;   ///< [streams, fields]
     std::vector<std::uint8_t> lost;  ///< streams for which no token could be drawn
-    std::exception_ptr failure;      ///< of the first of them
   };
 
   std::span<const std::int32_t> next_inputs(std::span<const std::int64_t> slots,
                                             Streams<TokenStream>& streams, Worker& worker) const;
   void draw_field(Context& own, const Draws& draws, std::span<const std::int64_t> slots,
                   Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
-                  Worker& worker) const;
+                  Worker& worker, FirstFailure& failure) const;
   void draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
                   const TokenStream& stream, View<const float> parameters, std::int64_t field,
                   Worker& worker) const;

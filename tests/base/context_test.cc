@@ -1,6 +1,8 @@
 #include "linnet/context.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -76,6 +78,62 @@ TEST(Context, ThrowsTheFirstExceptionAgain) {
                  std::runtime_error);
     EXPECT_EQ(calls, 10);
   }
+}
+
+TEST(Context, TheExceptionOfTheLowestIndexIsThrownWhicheverThreadIsFirst) {
+  Context context(2);
+  std::atomic<int> late{0};
+  for (int round = 0; round < 50; ++round)
+    EXPECT_THROW(parallel_for(context, 6,
+                              [&](std::int64_t i) {
+                                if (i == 2) {
+                                  for (int k = 0; k < 2000; ++k) ++late;
+                                  throw std::out_of_range("2");
+                                }
+                                if (i > 2) throw std::runtime_error("later");
+                              }),
+                 std::out_of_range);
+}
+
+TEST(Context, ALoopEndsWithTheThreadThatIsCancelledInIt) {
+  struct Work {
+    Context context{2};
+    std::atomic<int> done{0};
+    std::atomic<bool> begun{false}, ended{false};
+  } work;
+  const auto loop = [](void* of) -> void* {
+    Work& work = *static_cast<Work*>(of);
+    const std::thread::id caller = std::this_thread::get_id();
+    parallel_for(work.context, 4, [&](std::int64_t) {
+      if (std::this_thread::get_id() == caller) {
+        work.begun = true;
+        for (;;) usleep(1000);  // where a thread may be cancelled
+      }
+      while (!work.begun) usleep(100);
+      usleep(2000);
+      ++work.done;
+    });
+    work.ended = true;
+    return nullptr;
+  };
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, nullptr, loop, &work), 0);
+  while (!work.begun) usleep(100);
+  pthread_cancel(thread);
+  void* result = nullptr;
+  ASSERT_EQ(pthread_join(thread, &result), 0);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_FALSE(work.ended);
+  // The other thread is through with what it had begun, and the context is free.
+  const int done = work.done;
+  int sum = 0;
+  std::mutex mutex;
+  parallel_for(work.context, 3, [&](std::int64_t i) {
+    const std::lock_guard lock(mutex);
+    sum += static_cast<int>(i);
+  });
+  EXPECT_EQ(sum, 3);
+  EXPECT_EQ(work.done, done);
 }
 
 TEST(Context, BlocksCoverTheRange) {

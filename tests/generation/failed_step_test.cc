@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <stdexcept>
 
 #include "support/errors.h"
@@ -95,6 +96,27 @@ TEST_F(FailedStep, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
   session->step(tokens);
   twin->step(expected);
   EXPECT_EQ(tokens, expected);
+}
+
+// A thread takes at most 64 streams through the layers together.
+TEST_F(FailedStep, LetsTheOthersMoveHoweverManyTheyAre) {
+  constexpr std::int64_t many = 150, lost = 3;
+  for (const int threads : {1, 2}) {
+    SCOPED_TRACE(testing::Message() << threads << " threads");
+    Session session(model_, many, {.threads = threads}), twin(model_, many, {.threads = threads});
+    std::vector<std::int32_t> tokens(many, -7), expected(many);
+    twin.step(expected);
+    const auto spoil = [](std::int64_t stream, std::int64_t, std::span<float> logits) {
+      if (stream == lost || stream == 100) logits[0] = std::numeric_limits<float>::quiet_NaN();
+    };
+    EXPECT_NE(error_of([&] { session.step(tokens, {.process_logits = spoil}); }).find("in stream 3"),
+              std::string::npos);
+    for (std::int64_t i = 0; i < many; ++i) {
+      const bool moved = i != lost && i != 100;
+      EXPECT_EQ(tokens[static_cast<std::size_t>(i)], moved ? expected[static_cast<std::size_t>(i)] : -1);
+      EXPECT_EQ(session.position(i), moved ? 1 : 0);
+    }
+  }
 }
 
 TEST_F(FailedStep, EndsTheStreamsThatHaveMovedInSomeLayersOnly) {

@@ -247,7 +247,7 @@ TEST(NumberSession, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
   ModelConfig config = forecaster();
   config.attention.linear.feature_map = map->name();
   const auto model = Model::random(config, seed, map);
-  constexpr std::int64_t count = 20;
+  constexpr std::int64_t count = 100;
   const std::vector<float> in(2 * count, 0.5f);
   const std::int64_t seventh[] = {7};
   const std::span<const float> one = std::span(in).first(2);
