@@ -138,7 +138,8 @@ class LINNET_API State {
 
   virtual std::int64_t slots() const = 0;
 
-  /// Tokens that a slot has seen.
+  /// Tokens that a slot has seen. After a pass with segments the linear family counts all of them, the others
+  /// those of the last segment alone.
   virtual std::int64_t position(std::int64_t slot) const = 0;
 
   /// Numbers that `save` writes of a slot at that position, and that `restore` reads. Throws Error where they
@@ -210,7 +211,7 @@ struct AttentionOutputs {
   std::int64_t* non_positive = nullptr;
   /// Optional: the same for those among them whose denominator vanishes, whose output and gradients are
   /// zeros: below the smallest normal number, or with a LogScaledMap where Σ y_q·y_k e^(s_k − M) is below
-  /// e^-75, M the largest s of the keys that the query sees. In exact numbers it need not be 0.
+  /// e^-55, M the largest s of the keys that the query sees. In exact numbers it need not be 0.
   std::int64_t* vanished = nullptr;
 };
 

@@ -101,7 +101,7 @@ struct Batch {
   /// nothing to the loss and to its gradient, and that of a field nothing to the prediction of later ones.
   std::span<const std::int32_t> targets = {};
   /// [examples], positions of each example before its padding; empty where no example has padding. No other
-  /// position sees the padding. Its inputs may be any, its targets are −1.
+  /// position sees the padding. Its inputs may be any tokens of the model, its targets are −1.
   std::span<const std::int64_t> key_lengths = {};
   /// [examples · length, columns], the real numbers of the inputs; NaN for none, which is read as the mean.
   /// Those of a next-token model are the numbers of the steps before, NaN for the first step.

@@ -125,7 +125,9 @@ Mask Mask::within(std::int64_t left, std::int64_t right) const {
   Mask result = *this;
   result.kind_ = Kind::window;
   result.left_ = kind_ == Kind::window ? std::min(left_, left) : left;
-  result.right_ = kind_ == Kind::window ? std::min(right_, right) : kind_ == Kind::causal ? 0 : right;
+  result.right_ = kind_ == Kind::window   ? std::min(right_, right)
+                  : kind_ == Kind::causal ? std::min<std::int64_t>(0, right)
+                                          : right;
   return result;
 }
 

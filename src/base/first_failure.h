@@ -15,7 +15,8 @@ namespace linnet {
 /// not depend on threads.
 class FirstFailure {
  public:
-  /// Whether the body ended. A cancelled thread (pthread_cancel) unwinds through it, as the C library demands.
+  /// Whether the body ended. A cancelled thread (pthread_cancel) unwinds through it, as the C library
+  /// demands.
   template <class Body>
   bool guard(std::int64_t index, Body&& body) {
     try {

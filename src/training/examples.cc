@@ -373,8 +373,8 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
     for (std::size_t i = 0; i < batch.positions.size(); ++i) {
       const std::int32_t next = i % static_cast<std::size_t>(length) == 0 ? 0 : batch.positions[i - 1] + 1;
       if (batch.positions[i] != 0 && batch.positions[i] != next)
-        fail<UsageError>(operation, "expected position 0 or {} in step {}, got {}", next, i,
-                         batch.positions[i]);
+        fail<UsageError>(operation, "expected position {} in step {}, got {}",
+                         next == 0 ? "0" : fmt::format("0 or {}", next), i, batch.positions[i]);
     }
   }
   const std::int64_t sources = std::ssize(batch.source) / batch.examples;

@@ -267,7 +267,7 @@ TEST(Kernel, SaysWhatItCannotDo) {
   EXPECT_THAT(message_of([] { polynomial_similarity(1, 3); }),
               testing::HasSubstr("expected an even power from 2 to 64, got 3"));
   EXPECT_THAT(message_of([] { gaussian_similarity(-2); }),
-              testing::HasSubstr("expected sigma of at least 0, got -2"));
+              testing::HasSubstr("expected a finite sigma of at least 0, got -2"));
   EXPECT_NO_THROW(gaussian_similarity(1e-19));
   EXPECT_THAT(message_of([] { gaussian_similarity(9e-20); }),
               testing::HasSubstr("expected sigma of at least 1e-19, or 0 for E^(1/4), got 9e-20"));

@@ -223,6 +223,18 @@ TEST(LinearScaled, DenominatorsThatAreNotPositiveAreCountedAndGiveZeros) {
   EXPECT_LT(test::error_of(problem.out, exact.out), 1e-2);
 }
 
+/// Gives all queries and keys the same norm.
+void scale_to_norm(Problem& problem, double norm) {
+  const std::int64_t dim = problem.q.shape().back();
+  for (Tensor* x : {&problem.q, &problem.k}) {
+    for (float* row = x->span<float>().data(); row != x->span<float>().data() + x->size(); row += dim) {
+      double square = 0;
+      for (std::int64_t e = 0; e < dim; ++e) square += double(row[e]) * row[e];
+      for (std::int64_t e = 0; e < dim; ++e) row[e] *= static_cast<float>(norm / std::sqrt(square));
+    }
+  }
+}
+
 /// Queries and keys of one norm, with 256 features: how many rows are zeros, and what `outputs` counts.
 struct Counts {
   std::int64_t zeros = 0, non_positive = 0, vanished = 0;
@@ -232,14 +244,7 @@ struct Counts {
     options.linear.feature_map =
         random_feature_map(map, 64, {.features = 256, .directions = Directions::orthogonal, .seed = 3});
     Problem problem({1, 256, 256, 1, 64, 5}, Mask::full(), 105);
-    for (Tensor* x : {&problem.q, &problem.k}) {
-      for (std::int64_t i = 0; i < 256; ++i) {
-        float* row = x->view<float>().at(0, i);
-        double square = 0;
-        for (std::int64_t e = 0; e < 64; ++e) square += double(row[e]) * row[e];
-        for (std::int64_t e = 0; e < 64; ++e) row[e] *= static_cast<float>(norm / std::sqrt(square));
-      }
-    }
+    scale_to_norm(problem, norm);
     AttentionOutputs outputs = problem.outputs();
     outputs.non_positive = &non_positive;
     outputs.vanished = &vanished;
@@ -261,6 +266,25 @@ TEST(LinearScaled, NoPositiveRowVanishesAtANormOf150) {
     EXPECT_EQ(counts.non_positive, 0);
     EXPECT_EQ(counts.vanished, 0);
   }
+}
+
+// Weights of pairs are as large as their products are small, and meet features of up to e^28.
+TEST(LinearScaled, GradientsOfLargeNormsStayFinite) {
+  for (const char* map : {"favor", "favor-hyperbolic"})
+    for (const std::int64_t dim : {8, 32, 64})
+      for (const float norm : {60.0f, 85.0f, 100.0f, 120.0f, 200.0f})
+        for (const Mask& mask : {Mask::causal(), Mask::full(), Mask::window(40, 3)}) {
+          SCOPED_TRACE(testing::Message() << map << ", size " << dim << ", norm " << norm);
+          AttentionOptions options;
+          options.linear.feature_map = random_feature_map(map, dim, {.features = 4 * dim, .seed = 3});
+          Problem problem({1, 150, 150, 2, dim, dim}, mask, 320);
+          scale_to_norm(problem, norm);
+          const auto attention = make_attention(options);
+          problem.forward(*attention);
+          problem.backward(*attention);
+          for (const Tensor* gradient : {&problem.dq, &problem.dk, &problem.dv})
+            for (const float x : gradient->span<float>()) ASSERT_TRUE(std::isfinite(x));
+        }
 }
 
 TEST(LinearScaled, DenominatorsThatVanishAreCountedApart) {

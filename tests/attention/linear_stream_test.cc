@@ -72,6 +72,48 @@ TEST(LinearStream, ADecayingOneRespondsAfterTenMillionTokens) {
   EXPECT_LT(error, 1e-5);
 }
 
+// Σ γ^i of n ones, which a state of the map identity holds in steps and in calls of a few tokens.
+TEST(LinearStream, DecayingSumsKeepWhatTheirDecayRoundsOff) {
+  AttentionOptions options;
+  options.linear.feature_map = find_feature_map("identity");
+  options.linear.normalise = Normalise::none;
+  const auto attention = make_attention(options);
+  constexpr std::int64_t tokens = 120'000;
+  for (const float gamma : {1 - 0x1p-12f, 1 - 1e-5f, 1 - 1e-6f, 1 - 0x1p-24f, 0.75f, 0.5f, 0.3f, 1e-3f}) {
+    const long double exact = (1 - std::pow(static_cast<long double>(gamma), tokens)) / (1.0L - gamma);
+    Tensor decay = Tensor::of<float>({1});
+    decay.span<float>()[0] = gamma;
+    for (const std::int64_t together :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}, std::int64_t{1000}, tokens}) {  // 0: steps
+      SCOPED_TRACE(testing::Message() << "decay " << gamma << ", " << together << " tokens together");
+      const auto state = attention->make_state(1, {1, 1, 1});
+      const std::int64_t slot = 0;
+      float out = 0;
+      Tensor ones = Tensor::of<float>({1, tokens, 1, 1}), outs = Tensor::of<float>({1, tokens, 1, 1});
+      std::ranges::fill(ones.span<float>(), 1.0f);
+      for (std::int64_t done = 0; done < tokens;) {
+        if (together == 0) {
+          const View<const float> one(ones.span<float>().data(), {1, 1, 1});
+          attention->step(any_context(), {&out, {1, 1, 1}}, one, one, one, *state, {&slot, 1},
+                          std::as_const(decay).view<float>());
+          ++done;
+          continue;
+        }
+        const std::int64_t count = std::min(together, tokens - done);
+        const View<const float> rows(ones.span<float>().data(), {1, count, 1, 1});
+        AttentionInputs inputs = {rows, rows, rows, Mask::causal(), state.get()};
+        inputs.decay = std::as_const(decay).view<float>();
+        inputs.position = done;
+        const View<float> results(outs.span<float>().data(), {1, count, 1, 1});
+        attention->forward(any_context(), {results, {}, state.get()}, inputs);
+        out = outs.span<float>()[static_cast<std::size_t>(count - 1)];
+        done += count;
+      }
+      EXPECT_LT(std::abs(out / exact - 1), 3e-7L);
+    }
+  }
+}
+
 // Without decay the newest of n tokens weighs about 1/n.
 TEST(LinearStream, WithoutDecayTheResponseFades) {
   Stream stream({});

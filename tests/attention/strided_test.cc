@@ -249,7 +249,7 @@ TEST(Strided, SaysWhatItCannotDo) {
   }
   EXPECT_THAT(message_of([] { make_attention(strided_options(-3)); }), testing::HasSubstr("got -3"));
   EXPECT_THAT(message_of([] { make_attention(strided_options(8, 9)); }),
-              testing::HasSubstr("expected a summary of 1 key to the stride 8, got 9"));
+              testing::HasSubstr("expected a summary of at least 1 key and at most the stride 8, got 9"));
   Problem problem({1, 5, 5, 1, 4, 4}, Mask::causal(), kSeed);
   EXPECT_THAT(message_of([&] { problem.forward(*make_attention(strided_options(0, 33))); }),
               testing::HasSubstr("expected a summary of at most the stride 32, got 33"));

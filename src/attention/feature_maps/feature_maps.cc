@@ -107,7 +107,8 @@ struct Registered {
 }  // namespace
 
 std::shared_ptr<const FeatureMap> elu_map(float alpha) {
-  if (!(alpha > 0) || !std::isfinite(alpha)) fail<UsageError>("elu", "expected alpha above 0, got {}", alpha);
+  if (!(alpha > 0) || !std::isfinite(alpha))
+    fail<UsageError>("elu", "expected a finite alpha above 0, got {}", alpha);
   return std::make_shared<BuiltInMap>(Elementwise::elu, alpha);
 }
 

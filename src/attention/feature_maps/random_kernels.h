@@ -13,8 +13,8 @@ class RandomProjection {
   static constexpr double least = 1e-3;          ///< ε of the general maps
   /// The largest feature of a row of the positive maps is e^raised/√F, and its log-scale is smaller by that.
   /// The largest feature of a query and that of a key belong to different directions: where norms are large
-  /// the products of the two rows are far below the largest that there could be, and stay within f32 down to
-  /// e^-130 of it. Sums over 10^7 keys with values of 10^6 stay below e^88, where f32 ends.
+  /// the products of the two rows are far below the largest that there could be, and count down to e^-111 of
+  /// it. Sums over 10^7 keys with values of 10^6 stay below e^88, where f32 ends.
   static constexpr double raised = 28;
 
   RandomProjection(RandomMap map, const RandomDraws& draws);

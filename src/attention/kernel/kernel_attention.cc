@@ -329,7 +329,7 @@ void KernelAttention::backward(Context& context, const AttentionGradients& gradi
 std::unique_ptr<Attention> make_kernel_attention(const AttentionOptions& options) {
   if (options.kernel.similarity == nullptr) fail<UsageError>(kOperation, "expected a similarity, got none");
   if (!std::isfinite(options.kernel.epsilon) || options.kernel.epsilon < 0)
-    fail<UsageError>(kOperation, "expected epsilon of at least 0, got {}", options.kernel.epsilon);
+    fail<UsageError>(kOperation, "expected a finite epsilon of at least 0, got {}", options.kernel.epsilon);
   return std::make_unique<KernelAttention>(options);
 }
 

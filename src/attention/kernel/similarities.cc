@@ -278,7 +278,7 @@ std::shared_ptr<const Similarity> polynomial_similarity(double offset, int power
 
 std::shared_ptr<const Similarity> gaussian_similarity(double sigma) {
   if (!(sigma >= 0) || !std::isfinite(sigma))
-    fail<UsageError>("gaussian similarity", "expected sigma of at least 0, got {}", sigma);
+    fail<UsageError>("gaussian similarity", "expected a finite sigma of at least 0, got {}", sigma);
   constexpr double least = 1e-19;  // f32 holds 1 / σ²
   if (sigma > 0 && sigma < least)
     fail<UsageError>("gaussian similarity", "expected sigma of at least {}, or 0 for E^(1/4), got {}", least,

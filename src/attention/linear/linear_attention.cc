@@ -83,8 +83,8 @@ class LinearAttention final : public Attention {
 
   /// Takes a key with its log-scale into a head's, which falls by the decay before: scales its features, and
   /// returns what the sums so far are to be multiplied by.
-  static float rescale(LinearState& state, std::int64_t slot, std::int64_t head,
-                       std::span<float> key_features, double key_scale, double log_decay) {
+  static double rescale(LinearState& state, std::int64_t slot, std::int64_t head,
+                        std::span<float> key_features, double key_scale, double log_decay) {
     const double before = state.scale(slot, head) + log_decay;
     if (!(key_scale <= before))
       state.set_scale(slot, head, key_scale);
@@ -94,7 +94,7 @@ class LinearAttention final : public Attention {
     // A key too long for a scale counts as 0, as in the parallel form.
     const float weight = now == -std::numeric_limits<double>::infinity() ? 0 : exp_or_zero(key_scale - now);
     for (float& feature : key_features) feature *= weight;
-    return now == before ? 1 : exp_or_zero(before - now);
+    return now == before ? 1 : before - now < -87 ? 0 : std::exp(before - now);
   }
 
   /// e^x, without the subnormal numbers that slow everything down.
@@ -282,7 +282,8 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
     map_heads(mapped.key, mapped.key_scale, heads_of(key),
               {options_.layer, 0, states.position(slot), false, &own});
     for (std::int64_t h = 0; h < sizes.heads; ++h) {
-      float fade = decay.rank() == 0 ? 1.0f : decay(h), scale = 1;
+      double fade = decay.rank() == 0 ? 1.0 : decay(h);
+      float scale = 1;
       if (traits_.log_scaled) {
         const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
         const double log_decay = decay.rank() == 0 ? 0 : portable_log(decay(h));
@@ -357,7 +358,7 @@ void LinearAttention::read(Context& context, View<float> out, View<const float> 
 std::unique_ptr<Attention> make_linear_attention(const AttentionOptions& options) {
   if (options.linear.feature_map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");
   if (!(options.linear.epsilon >= 0) || !std::isfinite(options.linear.epsilon))
-    fail<UsageError>(operation, "expected epsilon of at least 0, got {}", options.linear.epsilon);
+    fail<UsageError>(operation, "expected a finite epsilon of at least 0, got {}", options.linear.epsilon);
   return std::make_unique<LinearAttention>(options);
 }
 

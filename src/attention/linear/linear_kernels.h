@@ -8,9 +8,11 @@
 
 namespace linnet {
 
-/// Products of log-scaled features below e^−kMostScale, next to the largest key's scale, count as 0: what
-/// floats hold is used up there. A denominator that small is not positive.
-inline constexpr double kMostScale = 75;
+/// Products of log-scaled features below e^−kMostScale, next to the largest key's scale, count as 0, and a
+/// denominator that small is not positive. Weights of pairs are at most e^kMostScale then: in the backward
+/// pass they meet features of up to e^28 (RandomProjection::raised), gradients and sums, and f32 ends at
+/// e^88.
+inline constexpr double kMostScale = 55;
 
 /// Denominators of at most this much count as 0 if they are not negative: the smallest normal number, or
 /// e^−kMostScale with log-scales.
@@ -124,7 +126,7 @@ struct LinearStep {
   bool compensated;
   const float *query_features, *key_features, *value;
   std::int64_t features, value_dim;
-  float decay;
+  double decay;
   bool normalise;
   float epsilon;
   float least;

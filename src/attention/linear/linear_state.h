@@ -28,7 +28,7 @@ class LinearState final : public State {
   std::size_t bytes(std::int64_t slot) const override;
   std::int64_t gradient_floats(std::int64_t slot) const override;
   void reset(std::int64_t slot) override;
-  void reserve(std::int64_t, std::int64_t) override {}
+  void reserve(std::int64_t slot, std::int64_t) override { position(slot); }  // checks it
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;

@@ -1,6 +1,8 @@
+#include <cmath>
 #include <cstddef>
 
 #include "attention/linear/linear_kernels.h"
+#include "attention/tiles/fade.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/linear/linear_step.cc"
@@ -21,31 +23,42 @@ using Vec32 = hn::Vec<F32>;
 template <bool kFade, bool kCompensated>
 struct Taking {
   static constexpr bool kTakes = true;
-  float decay;
+  Fade decay;
 
   HWY_INLINE Vec32 operator()(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 k, Vec32 v) const {
     const F32 d;
-    Vec32 old = hn::LoadU(d, sum);
-    if constexpr (kFade) old = hn::Mul(hn::Set(d, decay), old);
-    Vec32 next;
-    if constexpr (kCompensated) {
-      Vec32 missing = hn::LoadU(d, rest);
-      if constexpr (kFade) missing = hn::Mul(hn::Set(d, decay), missing);
-      const Vec32 wanted = hn::MulSub(k, v, missing);
-      next = hn::Add(old, wanted);
-      hn::StoreU(hn::Sub(hn::Sub(next, old), wanted), d, rest);
-    } else {
-      next = hn::MulAdd(k, v, old);
+    const Vec32 all = hn::LoadU(d, sum);
+    if constexpr (!kCompensated) {
+      const Vec32 next = hn::MulAdd(k, v, kFade ? hn::Mul(hn::Set(d, decay.factor), all) : all);
+      hn::StoreU(next, d, sum);
+      return next;
+    } else if constexpr (!kFade) {
+      const Vec32 wanted = hn::MulSub(k, v, hn::LoadU(d, rest)), next = hn::Add(all, wanted);
+      hn::StoreU(hn::Sub(hn::Sub(next, all), wanted), d, rest);
+      hn::StoreU(next, d, sum);
+      return next;
+    } else {  // as collect_vector of tiles/gemm-inl.h
+      const Vec32 factor = hn::Set(d, decay.factor), old = hn::Mul(hn::Set(d, decay.kept), all);
+      const Vec32 missing = hn::MulSub(k, v, hn::Mul(factor, hn::LoadU(d, rest)));
+      const Vec32 wanted = hn::NegMulAdd(hn::Set(d, decay.lost), all, missing), sure = hn::Add(old, wanted);
+      const auto small = hn::Lt(hn::Abs(all), hn::Set(d, Fade::least));
+      hn::StoreU(hn::IfThenZeroElse(small, hn::Sub(hn::Sub(sure, old), wanted)), d, rest);
+      const Vec32 next = hn::IfThenElse(small, hn::MulAdd(k, v, hn::Mul(factor, all)), sure);
+      hn::StoreU(next, d, sum);
+      return next;
     }
-    hn::StoreU(next, d, sum);
-    return next;
   }
 
   /// The same for one number.
   HWY_INLINE float single(float* sum, float* rest, float k, float v) const {
-    const float old = kFade ? decay * *sum : *sum;
-    if constexpr (!kCompensated) return *sum = old + k * v;
-    const float wanted = k * v - (kFade ? decay * *rest : *rest);
+    const float faded = kFade ? decay.factor * *sum : *sum;
+    if (!kCompensated || (kFade && std::abs(*sum) < Fade::least)) {
+      if (kCompensated) *rest = 0;
+      return *sum = faded + k * v;
+    }
+    const float old = kFade ? decay.kept * *sum : *sum;
+    float wanted = k * v - (kFade ? decay.factor * *rest : *rest);
+    if constexpr (kFade) wanted -= decay.lost * *sum;
     const float next = old + wanted;
     *rest = (next - old) - wanted;
     return *sum = next;
@@ -146,11 +159,11 @@ void step_with(const LinearStep& step, const Take& take) {
 
 void step_head(const LinearStep& step) {
   if (step.key_features == nullptr) return step_with(step, Reading{});
-  const bool fade = step.decay != 1.0f, compensated = step.compensated;
-  if (fade && compensated) return step_with(step, Taking<true, true>{step.decay});
-  if (fade) return step_with(step, Taking<true, false>{step.decay});
-  if (compensated) return step_with(step, Taking<false, true>{1.0f});
-  step_with(step, Taking<false, false>{1.0f});
+  const bool fade = step.decay != 1, compensated = step.compensated;
+  if (fade && compensated) return step_with(step, Taking<true, true>{Fade::of(step.decay)});
+  if (fade) return step_with(step, Taking<true, false>{Fade::of(step.decay)});
+  if (compensated) return step_with(step, Taking<false, true>{});
+  step_with(step, Taking<false, false>{});
 }
 
 }  // namespace linnet::HWY_NAMESPACE

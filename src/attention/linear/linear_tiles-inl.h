@@ -131,10 +131,10 @@ inline HWY_NOINLINE void collect_rows(float* HWY_RESTRICT sum, float* HWY_RESTRI
   const F32 d;
   for (std::size_t c = 0; c < columns; c += hn::Lanes(d)) {
     const Vec32 term = sum_of_rows(tile + c, ld, weight, step, rows);
-    if (fade.low != 0)
+    if (fade.lost != 0)
       collect_vector(sum + c, rest + c, term, fade);
     else
-      collect_vector(sum + c, rest + c, term, hn::Set(d, fade.high));
+      collect_vector(sum + c, rest + c, term, hn::Set(d, fade.factor));
   }
 }
 

@@ -128,11 +128,11 @@ class QuerySweep : public BackwardSweep<QuerySweep> {
       std::memset(distances, 0, floats_ * sizeof(float));
     } else {
       const F32 d;
-      const Vec32 factor = hn::Set(d, fade.high), little = hn::Set(d, fade.low);
+      const Vec32 kept = hn::Set(d, fade.kept), lost = hn::Set(d, fade.lost);
       const Vec32 keys = hn::Set(d, static_cast<float>(count));
       for (std::size_t i = 0; i < floats_; i += hn::Lanes(d)) {
         const Vec32 sum = hn::MulAdd(keys, hn::Load(d, state + i), hn::Load(d, distances + i));
-        hn::Store(hn::MulAdd(factor, sum, hn::Mul(little, sum)), d, distances + i);
+        hn::Store(hn::NegMulAdd(lost, sum, hn::Mul(kept, sum)), d, distances + i);
       }
     }
     for_each_panel(

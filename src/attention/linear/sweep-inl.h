@@ -18,12 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
 
-/// A factor as two floats.
-inline Fade fade_of(double factor) {
-  const float high = static_cast<float>(factor);
-  return {high, static_cast<float>(factor - static_cast<double>(high))};
-}
-
 /// The powers of one head's γ.
 class DecayPowers {
  public:
@@ -31,9 +25,8 @@ class DecayPowers {
     falling(falling_.data(), 0, chunk);
   }
 
-  /// γ^n. A state is multiplied by it once a chunk, and would be 1e-4 off after a memory of 10^5 tokens if it
-  /// were rounded to f32.
-  Fade power(std::int64_t n) const { return fade_of(std::pow(gamma_, static_cast<double>(n))); }
+  /// γ^n, by which a state is multiplied once a chunk.
+  Fade power(std::int64_t n) const { return Fade::of(std::pow(gamma_, static_cast<double>(n))); }
 
   /// to[i] = γ^(least + i).
   HWY_NOINLINE void rising(float* to, std::int64_t least, std::size_t count) const {
@@ -151,7 +144,7 @@ class Sweep {
                                 std::size_t columns, Fade fade) const {
     if (pieces.fresh())
       for_each_panel(product, columns);
-    else if (fade.low != 0 || call_.decays())
+    else if (fade.lost != 0 || call_.decays())
       for_each_panel(product.template as<Into::fade>(pieces.rest_of(product.c), fade), columns);
     else if (compensated_)
       for_each_panel(product.template as<Into::collect>(pieces.rest_of(product.c), fade), columns);
@@ -189,7 +182,7 @@ class Sweep {
       scale_rows(faded, rows, ld, power, count, columns);
       const double fall = before - finite_scale(now);
       // With a decay a state may fall by the same factor in every chunk, which f32 alone would round alike.
-      return {faded, call_.log_decay(head()) != 0 ? fade_of(std::exp(fall)) : Fade{exp_of(fall)}};
+      return {faded, call_.log_decay(head()) != 0 ? Fade::of(std::exp(fall)) : Fade{.factor = exp_of(fall)}};
     }
     if (decay() == nullptr) return {rows, {}};
     if (side_ == SweepSide::queries)

@@ -34,7 +34,7 @@ class Ring final : public State {
     return static_cast<std::int64_t>(bytes(slot) / sizeof(float));
   }
   void reset(std::int64_t slot) override;
-  void reserve(std::int64_t, std::int64_t) override {}
+  void reserve(std::int64_t slot, std::int64_t) override { position(slot); }  // checks it
   void copy(std::int64_t slot, const State& source, std::int64_t source_slot) override;
   void save(std::int64_t slot, std::span<float> to) const override;
   void restore(std::int64_t slot, std::span<const float> from, std::int64_t position) override;

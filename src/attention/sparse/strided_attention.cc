@@ -317,8 +317,10 @@ std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& option
   if (options.strided.pattern == SparsePattern::fixed &&
       (options.strided.summary < 1 ||
        (options.strided.stride != 0 && options.strided.summary > options.strided.stride)))
-    fail<UsageError>(kOperation, "expected a summary of 1 key to the stride {}, got {}",
-                     options.strided.stride, options.strided.summary);
+    fail<UsageError>(
+        kOperation, "expected a summary of at least 1 key{}, got {}",
+        options.strided.stride == 0 ? "" : fmt::format(" and at most the stride {}", options.strided.stride),
+        options.strided.summary);
   check_scale(kOperation, options.scale);
   return std::make_unique<StridedAttention>(options);
 }

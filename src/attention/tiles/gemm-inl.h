@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "attention/tiles/ahead-inl.h"
+#include "attention/tiles/fade.h"
 #include "hwy/highway.h"
 #include "kernels/transpose-inl.h"
 
@@ -71,17 +72,16 @@ HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest
   hn::Store(next, d, sum);
 }
 
-/// A factor, high + low, whose rounding to f32 would count, as it does where it is multiplied in again and
-/// again.
-struct Fade {
-  float high = 1.0f, low = 0.0f;
-};
-
-/// The same with both parts of a factor.
+/// The same, where `rest` also keeps what the product with sum rounds off.
 HWY_INLINE void collect_vector(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 term, Fade fade) {
   const F32 d;
-  const Vec32 little = hn::Mul(hn::Set(d, fade.low), hn::Load(d, sum));
-  collect_vector(sum, rest, hn::Add(term, little), hn::Set(d, fade.high));
+  const Vec32 all = hn::Load(d, sum), old = hn::Mul(hn::Set(d, fade.kept), all);
+  const Vec32 missing = hn::NegMulAdd(hn::Set(d, fade.factor), hn::Load(d, rest), term);
+  const Vec32 wanted = hn::NegMulAdd(hn::Set(d, fade.lost), all, missing);
+  const Vec32 next = hn::Add(old, wanted);
+  const auto small = hn::Lt(hn::Abs(all), hn::Set(d, Fade::least));
+  hn::Store(hn::IfThenZeroElse(small, hn::Sub(hn::Sub(next, old), wanted)), d, rest);
+  hn::Store(hn::IfThenElse(small, hn::MulAdd(hn::Set(d, fade.factor), all, term), next), d, sum);
 }
 
 /// How a product that assigns C ends: each row times its factor where there are any, past the caches where
@@ -278,7 +278,7 @@ HWY_INLINE void for_each_panel(const Product& product, std::size_t columns) {
 }
 
 /// What a product does with C: assigns it, adds to it, or adds to fade · C, keeping in `rest` what that
-/// rounds off, with the high part of fade alone or with both.
+/// rounds off, but for what the product with fade does, or with that.
 enum class Into { assign, add, collect, fade };
 
 /// Whether a product has whole blocks of rows alone, or any number: rows that fill no block are then computed
@@ -324,7 +324,7 @@ struct Multiply {
     const std::size_t at = row * ldc + column;
     if constexpr (kInto == Into::assign) tile.store(c + at, ldc, finish.from(row));
     if constexpr (kInto == Into::add) tile.add_to(c + at, ldc);
-    if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, hn::Set(F32(), fade.high));
+    if constexpr (kInto == Into::collect) tile.collect(c + at, rest + at, ldc, hn::Set(F32(), fade.factor));
     if constexpr (kInto == Into::fade) tile.collect(c + at, rest + at, ldc, fade);
   }
 };
