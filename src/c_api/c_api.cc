@@ -1,6 +1,7 @@
 #include "linnet/c_api.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ struct linnet_session {
 namespace linnet {
 namespace {
 
-thread_local std::string error;
+// The last sentence of this thread, as much of it as there is room for. Neither a sentence nor a thread's
+// first one takes memory, of which there may be none.
+thread_local char error[4096];
 
 // What the structs' first versions had; never changed where members are added.
 constexpr std::size_t first_sampling_bytes = 40, first_session_options_bytes = 24,
@@ -97,11 +100,9 @@ linnet_session_options session_options_of(const char* operation, const linnet_se
 }
 
 linnet_status c_failed(linnet_status status, const char* sentence) noexcept {
-  try {
-    error = sentence;
-  } catch (...) {
-    error.clear();
-  }
+  const std::size_t length = std::min(std::strlen(sentence), sizeof error - 1);
+  std::memmove(error, sentence, length);
+  error[length] = '\0';
   return status;
 }
 
@@ -114,7 +115,7 @@ using linnet::guarded_value;
 using linnet::hand_over;
 using linnet::rows;
 
-const char* linnet_error(void) { return linnet::error.c_str(); }
+const char* linnet_error(void) { return linnet::error; }
 
 const char* linnet_version(void) { return linnet::version(); }
 
