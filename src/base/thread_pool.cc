@@ -40,12 +40,12 @@ void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
 
 /// Calls a function at the end of its scope.
 template <class Function>
-class Last {
+class AtEnd {
  public:
-  explicit Last(Function function) : function_(std::move(function)) {}
-  Last(const Last&) = delete;
-  Last& operator=(const Last&) = delete;
-  ~Last() { function_(); }
+  explicit AtEnd(Function function) : function_(std::move(function)) {}
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+  ~AtEnd() { function_(); }
 
  private:
   Function function_;
@@ -110,7 +110,7 @@ void ThreadPool::run(std::int64_t count, LoopBody body) {
     fail("context", "expected a context that is not in use, got one that another call works with");
   {
     // Also where this thread is cancelled within a body.
-    const Last release([this] { in_use_.store(false, std::memory_order_release); });
+    const AtEnd release([this] { in_use_.store(false, std::memory_order_release); });
     constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
     for (std::int64_t begin = 0; begin < count; begin += most) {
       job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode()};
@@ -128,7 +128,7 @@ void ThreadPool::run_job() {
   if (sleeping > 0) wake(loops_, static_cast<int>(std::min(sleeping, others)));
   std::uint32_t own = 0;  // taken after the first
   // The job lives until the others are through; where this thread is cancelled, they take no more.
-  const Last wait([&] {
+  const AtEnd wait([&] {
     std::uint32_t index = 0;
     while (take(index)) ++own;
     wait_for(done_before + (others - own));
