@@ -5,10 +5,6 @@
 #include <mutex>
 #include <utility>
 
-#ifdef __GLIBCXX__
-#include <cxxabi.h>
-#endif
-
 namespace linnet {
 
 /// Keeps what the body of the lowest index has thrown, of those of a loop that runs to its end: so it does
@@ -22,14 +18,12 @@ class FirstFailure {
     try {
       body();
       return true;
-#ifdef __GLIBCXX__
-    } catch (const abi::__forced_unwind&) {
-      throw;
-#endif
     } catch (...) {
+      const std::exception_ptr failure = std::current_exception();
+      if (!failure) throw;  // no exception of C++
       const std::lock_guard lock(mutex_);
       if (!failure_ || index < index_) {
-        failure_ = std::current_exception();
+        failure_ = failure;
         index_ = index;
       }
       return false;
