@@ -163,12 +163,7 @@ void add_classify(Command& program) {
       "--data", arguments->data,
       "data as those of linnet train, with labels or without, - for lines of standard input; default: those "
       "of the run");
-  Option kind =
-      command
-          .add_option(
-              "--data-kind", arguments->data_kind,
-              "kind of the data; default: that of the run, or from the name of --data and the files in it")
-          .check(one_of(data_kinds()));
+  Option kind = add_data_kind(command, arguments->data_kind);
   Option split = command
                      .add_option("--split", arguments->split,
                                  "part of the data; default: all files of --data, otherwise validation")

@@ -145,11 +145,7 @@ void add_embed(Command& program) {
   command.add_option("--data", arguments->data,
                      "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA "
                      "or tokens; default: those of the run");
-  command
-      .add_option(
-          "--data-kind", arguments->data_kind,
-          "kind of the data; default: that of the run, or from the name of --data and the files in it")
-      .check(one_of(data_kinds()));
+  add_data_kind(command, arguments->data_kind);
   command.add_option("--out", arguments->out, "safetensors file for the embeddings").required();
   command.add_option("--split", arguments->split, "part of the data; test takes all of the files")
       .check(one_of(split_names()))

@@ -307,11 +307,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
       "--data", arguments->data,
       "digits, copy, reverse, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA, "
       "tokens, series or sound; default: the data of the run");
-  command
-      .add_option(
-          "--data-kind", arguments->data_kind,
-          "kind of the data; default: that of the run, or from the name of --data and the files in it")
-      .check(one_of(data_kinds()));
+  add_data_kind(command, arguments->data_kind);
   command.add_option(
       "--target", arguments->target,
       "files with the outputs for the sound files of --data, for a model of inputs and outputs");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "checks.h"
 #include "data/files.h"
 #include "data/series.h"
 #include "io/file.h"
@@ -55,6 +56,14 @@ void take_sound(const char* command, DataOptions& data, const ModelConfig& confi
 }
 
 }  // namespace
+
+Option add_data_kind(Command& command, std::string& kind) {
+  return command
+      .add_option(
+          "--data-kind", kind,
+          "kind of the data; default: that of the run, or from the name of --data and the files in it")
+      .check(one_of(data_kinds()));
+}
 
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {
   std::optional<DataOptions> of_run;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "command_line.h"
 #include "linnet/run_config.h"
 
 namespace linnet {
@@ -15,6 +16,9 @@ struct GivenData {
   std::string target = {};  ///< --target: the outputs for sound in `data`, or empty
   bool has_target = false;  ///< whether the command has --target
 };
+
+/// Adds --data-kind.
+Option add_data_kind(Command& command, std::string& kind);
 
 /// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command
 /// where neither is there, and as `data_for_model` does.

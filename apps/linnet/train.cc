@@ -26,6 +26,7 @@
 #include "token_text.h"
 #include "training/checkpoint.h"
 #include "training/config.h"
+#include "training/examples.h"
 #include "training/rank_agreement.h"
 #include "training/run_config.h"
 
@@ -220,9 +221,8 @@ void warn_of_other_names(const Model& initial, const Dataset& data, Display& dis
   if (initial.config().vocabulary == data.vocabulary() && assets.tokenizer != data.tokenizer())
     display.show(
         "warning: the initial model has another tokenizer than the data: weights of its tokens go to others "
-        "of "
-        "the same numbers");
-  const std::vector<std::string> names = data.class_names();
+        "of the same numbers");
+  const std::vector<std::string> names = label_names(data);
   if (assets.class_names.size() == names.size() && assets.class_names != names)
     display.show(
         "warning: the initial model has other labels than the data, or another order of them: weights of its "

@@ -125,9 +125,7 @@ Mask Mask::within(std::int64_t left, std::int64_t right) const {
   Mask result = *this;
   result.kind_ = Kind::window;
   result.left_ = kind_ == Kind::window ? std::min(left_, left) : left;
-  result.right_ = kind_ == Kind::window   ? std::min(right_, right)
-                  : kind_ == Kind::causal ? std::min<std::int64_t>(0, right)
-                                          : right;
+  result.right_ = kind_ == Kind::full ? right : std::min(right_, right);  // a causal mask sees 0 to the right
   return result;
 }
 

@@ -43,7 +43,7 @@ using LoopBody = FunctionReference<void(Context&, std::int64_t)>;
 void share_loop(Context& context, std::int64_t count, LoopBody body);
 
 /// The same for a body of (own, i), or of (i) where it calls nothing that needs a context. A loop of a single
-/// index gets the whole context.
+/// index gets the whole context. Where the context has one thread, the first exception ends the loop.
 template <class Body>
 void parallel_for(Context& context, std::int64_t count, Body&& body) {
   if constexpr (!std::is_invocable_v<Body&, Context&, std::int64_t>) {

@@ -108,16 +108,15 @@ bool ThreadPool::spin(Ready ready) const {
 void ThreadPool::run(std::int64_t count, LoopBody body) {
   if (in_use_.exchange(true, std::memory_order_acquire))
     fail("context", "expected a context that is not in use, got one that another call works with");
-  {
-    // Also where this thread is cancelled within a body.
-    const AtEnd release([this] { in_use_.store(false, std::memory_order_release); });
-    constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
-    for (std::int64_t begin = 0; begin < count; begin += most) {
-      job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode()};
-      run_job();
-    }
+  // Also where this thread is cancelled within a body.
+  const AtEnd release([this] { in_use_.store(false, std::memory_order_release); });
+  FirstFailure failure;
+  constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    job_ = {body, begin, static_cast<std::uint32_t>(std::min(most, count - begin)), float_mode(), &failure};
+    run_job();
   }
-  failure_.rethrow();
+  failure.rethrow();
 }
 
 void ThreadPool::run_job() {
@@ -189,7 +188,7 @@ bool ThreadPool::take(std::uint32_t& index) {
 
 void ThreadPool::do_index(Context& own, std::uint32_t index) {
   const std::int64_t i = job_->begin + index;
-  failure_.guard(i, [&] { job_->body(own, i); });
+  job_->failure->guard(i, [&] { job_->body(own, i); });
 }
 
 }  // namespace linnet

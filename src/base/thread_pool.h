@@ -34,6 +34,7 @@ class ThreadPool {
     std::int64_t begin;
     std::uint32_t count;
     unsigned float_mode;
+    FirstFailure* failure;
   };
 
   void stop();
@@ -62,8 +63,6 @@ class ThreadPool {
   std::atomic<std::uint32_t> sleeping_{0};           // threads
   std::atomic<bool> stopped_{false};
   std::atomic<bool> in_use_{false};
-
-  FirstFailure failure_;
 
   int process_;
   bool spins_;

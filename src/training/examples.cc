@@ -97,12 +97,17 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
 }
 
+std::vector<std::string> label_names(const Dataset& dataset) {
+  std::vector<std::string> names = dataset.class_names();
+  std::ranges::transform(names, names.begin(), as_json_text);
+  return names;
+}
+
 void check_assets(const ModelAssets& assets, const Dataset& dataset) {
   const std::string tokenizer = dataset.tokenizer();
   if (!assets.tokenizer.empty() && !tokenizer.empty() && tokenizer != assets.tokenizer)
     fail<UsageError>("data", "expected text through the tokenizer of the model, got it through another one");
-  std::vector<std::string> names = dataset.class_names();
-  std::ranges::transform(names, names.begin(), as_json_text);
+  const std::vector<std::string> names = label_names(dataset);
   if (assets.class_names.empty() || names.empty() || names == assets.class_names) return;
   const auto other = std::ranges::find_if(
       names, [&](const std::string& name) { return std::ranges::count(assets.class_names, name) == 0; });

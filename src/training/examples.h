@@ -66,6 +66,9 @@ Pass pass_of(const Batch& batch);
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);
 
+/// The names of the dataset's labels as a model's files hold them.
+std::vector<std::string> label_names(const Dataset& dataset);
+
 /// Throws UsageError where the dataset's labels have other names than the model's, or its text went through
 /// another tokenizer.
 void check_assets(const ModelAssets& assets, const Dataset& dataset);

@@ -89,10 +89,8 @@ class Run {
           "training",
           "expected one sequence per example (data.packing = false) with training.{}, got several",
           options.segment > 0 ? "segment" : "sequence_ranks");
-    const bool named = config.classes > 0;
-    std::vector<std::string> names = named ? training.class_names() : std::vector<std::string>();
-    std::ranges::transform(names, names.begin(), as_json_text);
-    trainer_.set_assets({std::move(names), training.tokenizer()});
+    trainer_.set_assets(
+        {config.classes > 0 ? label_names(training) : std::vector<std::string>(), training.tokenizer()});
   }
 
   TrainingResult run(bool resume) {

@@ -116,6 +116,7 @@ TEST(Context, ALoopEndsWithTheThreadThatIsCancelledInIt) {
       while (!work.begun) usleep(100);
       usleep(2000);
       ++work.done;
+      throw std::runtime_error("of the loop that has ended");
     });
     work.ended = true;
     return nullptr;

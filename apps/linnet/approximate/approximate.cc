@@ -10,6 +10,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "given_data.h"
 #include "lists.h"
 #include "outputs.h"
 #include "plot/plot.h"
@@ -235,12 +236,7 @@ void add_approximate(Command& program) {
                   "data for --model, as for linnet train: digits, copy, reverse, or a folder or files; "
                   "default: those of the run")
       .needs(model);
-  command
-      .add_option(
-          "--data-kind", source.data_kind,
-          "kind of the data; default: that of the run, or from the name of --data and the files in it")
-      .check(one_of(data_kinds()))
-      .needs(model);
+  add_data_kind(command, source.data_kind).needs(model);
   command.add_option("--examples", source.examples, "number of validation examples, evenly spaced")
       .check(whole(1, 1024))
       .capture_default_str()

@@ -31,7 +31,7 @@ from .fast_transformers.attention import (
 )
 from .fast_transformers.feature_maps import is_elu
 from .fast_transformers.masking import TriangularCausalMask, linnet_mask
-from .fast_transformers.transformers import TransformerEncoder, TransformerEncoderLayer, name_of_activation
+from .fast_transformers.transformers import TransformerEncoder, TransformerEncoderLayer, has_forward_hooks, name_of_activation
 
 MODEL = {
     "objective": "next-token", "layers": 4, "heads": 4, "width": 64, "feed_forward": 256, "norm": "pre", "norm_kind": "layer",
@@ -384,7 +384,7 @@ def _check_kind(part, kind, name):
         refuse_type("export", f"{name} of {kind.__name__}", type(part).__name__)
     if type(part).forward is not kind.forward or "forward" in vars(part):
         refuse_type("export", f"{name} with the forward of {kind.__name__}", f"another of {type(part).__name__}")
-    if part._forward_hooks or part._forward_pre_hooks:
+    if has_forward_hooks(part):
         refuse("export", f"{name} without forward hooks", "one with them")
 
 

@@ -92,13 +92,14 @@ class LinearAttention final : public Attention {
       state.set_scale(slot, head, before);
     const double now = state.scale(slot, head);
     // A key too long for a scale counts as 0, as in the parallel form.
-    const float weight = now == -std::numeric_limits<double>::infinity() ? 0 : exp_or_zero(key_scale - now);
+    const auto weight = static_cast<float>(
+        now == -std::numeric_limits<double>::infinity() ? 0 : exp_or_zero(key_scale - now));
     for (float& feature : key_features) feature *= weight;
-    return now == before ? 1 : before - now < -87 ? 0 : std::exp(before - now);
+    return now == before ? 1 : exp_or_zero(before - now);
   }
 
   /// e^x, without the subnormal numbers that slow everything down.
-  static float exp_or_zero(double x) { return x < -87 ? 0.0f : static_cast<float>(std::exp(x)); }
+  static double exp_or_zero(double x) { return x < -87 ? 0 : std::exp(x); }
 
   float epsilon() const { return traits_.log_scaled ? 0.0f : options_.linear.epsilon; }
 
@@ -288,7 +289,7 @@ void LinearAttention::step(Context& context, View<float> out, View<const float> 
         const std::span<float> key_features(mapped.key.at(h), static_cast<std::size_t>(count));
         const double log_decay = decay.rank() == 0 ? 0 : portable_log(decay(h));
         fade = rescale(states, slot, h, key_features, mapped.key_scale[h], log_decay);
-        scale = exp_or_zero(mapped.query_scale[h] + states.scale(slot, h));
+        scale = static_cast<float>(exp_or_zero(mapped.query_scale[h] + states.scale(slot, h)));
       }
       linear_step_head({.out = out.at(i, h),
                         .sums = states.sums(slot, h, 0),
@@ -348,7 +349,9 @@ void LinearAttention::read(Context& context, View<float> out, View<const float> 
                         .epsilon = epsilon(),
                         .least = least_denominator(traits_.log_scaled),
                         .must_be_positive = traits_.log_scaled,
-                        .scale = traits_.log_scaled ? exp_or_zero(log_scale[h] + states.scale(slot, h)) : 1});
+                        .scale = traits_.log_scaled
+                                     ? static_cast<float>(exp_or_zero(log_scale[h] + states.scale(slot, h)))
+                                     : 1});
     }
   });
 }

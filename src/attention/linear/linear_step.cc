@@ -28,25 +28,23 @@ struct Taking {
   HWY_INLINE Vec32 operator()(float* HWY_RESTRICT sum, float* HWY_RESTRICT rest, Vec32 k, Vec32 v) const {
     const F32 d;
     const Vec32 all = hn::LoadU(d, sum);
+    Vec32 next;
     if constexpr (!kCompensated) {
-      const Vec32 next = hn::MulAdd(k, v, kFade ? hn::Mul(hn::Set(d, decay.factor), all) : all);
-      hn::StoreU(next, d, sum);
-      return next;
+      next = hn::MulAdd(k, v, kFade ? hn::Mul(hn::Set(d, decay.factor), all) : all);
     } else if constexpr (!kFade) {
-      const Vec32 wanted = hn::MulSub(k, v, hn::LoadU(d, rest)), next = hn::Add(all, wanted);
+      const Vec32 wanted = hn::MulSub(k, v, hn::LoadU(d, rest));
+      next = hn::Add(all, wanted);
       hn::StoreU(hn::Sub(hn::Sub(next, all), wanted), d, rest);
-      hn::StoreU(next, d, sum);
-      return next;
     } else {  // as collect_vector of tiles/gemm-inl.h
       const Vec32 factor = hn::Set(d, decay.factor), old = hn::Mul(hn::Set(d, decay.kept), all);
       const Vec32 missing = hn::MulSub(k, v, hn::Mul(factor, hn::LoadU(d, rest)));
       const Vec32 wanted = hn::NegMulAdd(hn::Set(d, decay.lost), all, missing), sure = hn::Add(old, wanted);
       const auto small = hn::Lt(hn::Abs(all), hn::Set(d, Fade::least));
       hn::StoreU(hn::IfThenZeroElse(small, hn::Sub(hn::Sub(sure, old), wanted)), d, rest);
-      const Vec32 next = hn::IfThenElse(small, hn::MulAdd(k, v, hn::Mul(factor, all)), sure);
-      hn::StoreU(next, d, sum);
-      return next;
+      next = hn::IfThenElse(small, hn::MulAdd(k, v, hn::Mul(factor, all)), sure);
     }
+    hn::StoreU(next, d, sum);
+    return next;
   }
 
   /// The same for one number.

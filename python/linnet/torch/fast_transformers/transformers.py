@@ -20,9 +20,13 @@ def activation_of(name):
     return {"relu": F.relu, "gelu-tanh": _gelu_tanh}.get(name, F.gelu)
 
 
+def has_forward_hooks(module):
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
 def name_of_activation(function):
     """The name that `activation_of` takes, or None for a function or module of another kind."""
-    if isinstance(function, Module) and (function._forward_hooks or function._forward_pre_hooks):
+    if isinstance(function, Module) and has_forward_hooks(function):
         return None
     if type(function) is GELU:
         return "gelu-tanh" if function.approximate == "tanh" else "gelu"
