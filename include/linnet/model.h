@@ -153,7 +153,8 @@ struct Steps {
   std::int64_t batch = 1, length = 0;
   std::span<const std::int32_t> tokens = {};  ///< [batch · length · ModelConfig::input_fields]
   std::span<const float> values = {};         ///< [batch · length · columns]; NaN is read as the mean
-  /// [batch], 1 … length: the steps of each entry before its padding; empty for no padding.
+  /// [batch], 1 … length: the steps of each entry before its padding, which may hold anything; empty for no
+  /// padding.
   std::span<const std::int64_t> key_lengths = {};
 };
 

@@ -69,7 +69,7 @@ void bind_mask(nb::module_& module) {
       .def_static(
           "prefix",
           [](nb::handle lengths) { return MaskObject{Mask::prefix(wholes_of(lengths, "mask", "lengths"))}; },
-          "lengths"_a, nb::sig("def prefix(lengths: collections.abc.Sequence[int]) -> Mask"),
+          "lengths"_a.none(), nb::sig("def prefix(lengths: collections.abc.Sequence[int]) -> Mask"),
           "Query i of batch entry b sees the keys up to max(i, lengths[b] - 1). One length serves all "
           "entries.")
       .def_static(
@@ -77,7 +77,7 @@ void bind_mask(nb::module_& module) {
           [](nb::handle left, nb::handle right) {
             return MaskObject{Mask::window(whole_of(left, "mask", "left"), whole_of(right, "mask", "right"))};
           },
-          "left"_a, "right"_a = 0, nb::sig("def window(left: int, right: int = 0) -> Mask"),
+          "left"_a.none(), "right"_a.none() = 0, nb::sig("def window(left: int, right: int = 0) -> Mask"),
           "Query i sees the keys i - left ... i + right.")
       .def_static(
           "intervals",
@@ -85,13 +85,13 @@ void bind_mask(nb::module_& module) {
             return MaskObject{
                 Mask::intervals(wholes_of(begin, "mask", "begin"), wholes_of(end, "mask", "end"))};
           },
-          "begin"_a, "end"_a,
+          "begin"_a.none(), "end"_a.none(),
           nb::sig(
               "def intervals(begin: collections.abc.Sequence[int], end: collections.abc.Sequence[int]) -> "
               "Mask"),
           "Query i sees the keys begin[i] ... end[i] - 1. Neither may decrease.")
       .def_static(
-          "boolean", &boolean_mask, "visible"_a,
+          "boolean", &boolean_mask, "visible"_a.none(),
           "Query i of batch entry b sees key j where visible[b, i, j] is not 0: uint8 or bool [batch or 1, "
           "queries, "
           "keys], which is copied. The\ntime is quadratic in every family.")
@@ -100,14 +100,14 @@ void bind_mask(nb::module_& module) {
           [](const MaskObject& self, nb::handle lengths) {
             return MaskObject{with_lengths(self.mask, lengths), self.matrix};
           },
-          "lengths"_a, nb::sig("def with_key_lengths(self, lengths: collections.abc.Sequence[int]) -> Mask"),
+          "lengths"_a.none(), nb::sig("def with_key_lengths(self, lengths: collections.abc.Sequence[int]) -> Mask"),
           "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
       .def(
           "with_segments",
           [](const MaskObject& self, nb::handle bounds) {
             return MaskObject{with_segments(self.mask, bounds), self.matrix};
           },
-          "bounds"_a,
+          "bounds"_a.none(),
           nb::sig("def with_segments(self, bounds: collections.abc.Sequence[int] | "
                   "collections.abc.Sequence[collections.abc.Sequence[int]]) -> Mask"),
           "Packed sequences: no query sees a key across a bound. Bounds increase from 0 to the length; one "

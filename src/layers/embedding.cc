@@ -53,14 +53,15 @@ void Embedding::unpack(std::span<float> parameters) const {
   if (columns_) columns_->unpack(parameters);
 }
 
-void Embedding::check_ids(std::span<const std::int32_t> ids) const {
+void Embedding::check_ids(const char* operation, std::span<const std::int32_t> ids) const {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::int64_t rows = tables_[i % tables_.size()].place.shape()[0];
     const std::int64_t least = columns_ ? -1 : 0;
     if (ids[i] >= least && ids[i] < rows) continue;
-    if (tables_.size() == 1) fail("embedding", "expected tokens in {} … {}, got {}", least, rows - 1, ids[i]);
-    fail("embedding", "expected tokens of field {} in {} … {}, got {}", i % tables_.size(), least, rows - 1,
-         ids[i]);
+    if (tables_.size() == 1)
+      fail<UsageError>(operation, "expected tokens in {} … {}, got {}", least, rows - 1, ids[i]);
+    fail<UsageError>(operation, "expected tokens of field {} in {} … {}, got {}", i % tables_.size(), least,
+                     rows - 1, ids[i]);
   }
 }
 
@@ -94,7 +95,7 @@ void Embedding::check_position(std::int64_t position) const {
 void Embedding::forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first,
                         std::span<const std::int32_t> positions) const {
   const std::int64_t length = y.extent(1);
-  check_ids(inputs.ids);
+  check_ids("embedding", inputs.ids);
   if (length == 0) return;
   check_position(first + length - 1);
   const View<float> flat = y.reshape({y.extent(0) * length, shape_.width});
@@ -135,7 +136,7 @@ void Embedding::backward(Context& context, View<const float> dy, const StepInput
 
 void Embedding::step(Context& context, View<float> y, const StepInputs& inputs,
                      std::span<const std::int64_t> positions) const {
-  check_ids(inputs.ids);
+  check_ids("embedding", inputs.ids);
   look_up(context, y, inputs);
   if (position_values_.empty()) return;
   Workspace workspace(context);

@@ -48,7 +48,7 @@ class Embedding {
 
   /// y [batch, length, width] for the inputs of batch · length steps; the first of each entry stands at
   /// position `first`, or step i at positions[i] where `positions` [batch · length], below `length`, are
-  /// given. Throws Error where an id or a position is outside.
+  /// given. Throws UsageError where an id is outside, Error where a position is.
   void forward(Context& context, View<float> y, const StepInputs& inputs, std::int64_t first,
                std::span<const std::int32_t> positions = {}) const;
 
@@ -62,6 +62,10 @@ class Embedding {
 
   /// Positions of a sequence: those that the model has learned, or State::most_position.
   std::int64_t limit() const;
+
+  /// Throws UsageError where one of `ids` [steps, fields] is none of its field's; `operation` begins the
+  /// message.
+  void check_ids(const char* operation, std::span<const std::int32_t> ids) const;
 
   /// Throws Error where a position is beyond what the model has learned; `position` counts from 0.
   void check_position(std::int64_t position) const;
@@ -77,8 +81,6 @@ class Embedding {
     ParameterPlace place;
     View<const float> values;
   };
-
-  void check_ids(std::span<const std::int32_t> ids) const;
 
   /// y [rows, width] without positions.
   void look_up(Context& context, View<float> y, const StepInputs& inputs) const;

@@ -1,7 +1,10 @@
 // What a model computes from steps of several fields or real numbers, and the labels of a classifier.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
+#include <vector>
 
 #include "base/fail.h"
 #include "kernels/loss.h"
@@ -13,7 +16,18 @@
 namespace linnet {
 namespace {
 
-void check_steps(const char* operation, const ModelConfig& config, const Steps& steps) {
+/// Those of `all`, [batch · length · any], that belong to entry b before its padding.
+template <class T>
+std::span<const T> known_of(const Steps& steps, std::int64_t b, std::span<const T> all) {
+  const std::size_t each = all.size() / static_cast<std::size_t>(steps.batch * steps.length),
+                    known = static_cast<std::size_t>(
+                        steps.key_lengths.empty() ? steps.length : steps.key_lengths[static_cast<std::size_t>(b)]);
+  return all.subspan(static_cast<std::size_t>(b * steps.length) * each, known * each);
+}
+
+/// Throws UsageError where the steps are none that the model takes; what padding holds does not matter.
+void check_steps(const char* operation, const Network& network, const Steps& steps) {
+  const ModelConfig& config = network.config();
   if (steps.batch < 1 || steps.length < 1)
     fail<UsageError>(operation, "expected a batch and a length of at least 1, got {} and {}", steps.batch,
                      steps.length);
@@ -28,24 +42,52 @@ void check_steps(const char* operation, const ModelConfig& config, const Steps& 
   };
   check_count("tokens", steps.tokens.size(), config.input_fields());
   check_count("values", steps.values.size(), config.columns);
-  for (const float value : steps.values)
-    if (std::isinf(value)) fail<UsageError>(operation, "expected finite values, got {}", value);
-  if (steps.key_lengths.empty()) return;
-  if (std::ssize(steps.key_lengths) != steps.batch)
+  if (!steps.key_lengths.empty() && std::ssize(steps.key_lengths) != steps.batch)
     fail<UsageError>(operation, "expected {} key lengths, one for each entry of the batch, got {}",
                      steps.batch, steps.key_lengths.size());
   for (const std::int64_t known : steps.key_lengths)
     if (known < 1 || known > steps.length)
       fail<UsageError>(operation, "expected key lengths in 1 … {}, got {}", steps.length, known);
+  for (std::int64_t b = 0; b < steps.batch; ++b) {
+    network.embedding().check_ids(operation, known_of(steps, b, steps.tokens));
+    for (const float value : known_of(steps, b, steps.values))
+      if (std::isinf(value)) fail<UsageError>(operation, "expected finite values, got {}", value);
+  }
 }
 
-Pass pass_of(const Steps& steps) {
-  return {.batch = steps.batch,
-          .length = steps.length,
-          .ids = steps.tokens,
-          .values = steps.values,
-          .key_lengths = steps.key_lengths};
-}
+/// The checked steps as the layers take them: with zeros in place of padding.
+class CheckedSteps {
+ public:
+  CheckedSteps(const char* operation, const Network& network, const Steps& steps) : steps_(steps) {
+    check_steps(operation, network, steps);
+    if (steps.key_lengths.empty()) return;
+    steps_.tokens = tokens_ = without_padding(steps.tokens);
+    steps_.values = values_ = without_padding(steps.values);
+  }
+
+  Pass pass() const {
+    return {.batch = steps_.batch,
+            .length = steps_.length,
+            .ids = steps_.tokens,
+            .values = steps_.values,
+            .key_lengths = steps_.key_lengths};
+  }
+
+ private:
+  template <class T>
+  std::vector<T> without_padding(std::span<const T> all) const {
+    std::vector<T> result(all.size());
+    for (std::int64_t b = 0; b < steps_.batch; ++b) {
+      const std::span<const T> known = known_of(steps_, b, all);
+      std::ranges::copy(known, result.begin() + (known.data() - all.data()));
+    }
+    return result;
+  }
+
+  Steps steps_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> values_;
+};
 
 View<const float> hidden_rows(Context& context, Transformer& transformer, const Network& network,
                               const Pass& pass) {
@@ -68,9 +110,9 @@ Tensor Model::classify(Context& context, const Steps& steps) const {
   if (!config().classifies())
     fail<UsageError>("classify", "expected a classifier (model.objective = \"classify\"), got \"{}\"",
                      name_of(config().objective));
-  check_steps("classify", config(), steps);
+  const CheckedSteps checked("classify", network_of(*this), steps);
+  const Pass pass = checked.pass();
   Transformer transformer(network_of(*this));
-  const Pass pass = pass_of(steps);
   Tensor result = Tensor::of<float>({steps.batch, config().classes});
   Heads heads(network_of(*this));
   heads.label_parameters(context, result.view<float>(),
@@ -83,8 +125,8 @@ Densities Model::predict(Context& context, const Steps& steps) const {
   const Network& network = network_of(*this);
   if (!network.value_head())
     fail<UsageError>("predict", "expected a model that predicts real numbers, got one without model.targets");
-  check_steps("predict", config(), steps);
-  const Pass pass = pass_of(steps);
+  const CheckedSteps checked("predict", network, steps);
+  const Pass pass = checked.pass();
   const ValueHead& head = *network.value_head();
   const std::int64_t rows = pass.rows(), targets = head.targets();
   Transformer transformer(network);
@@ -97,7 +139,7 @@ Densities Model::predict(Context& context, const Steps& steps) const {
     *tensor = Tensor::of<float>({steps.batch, steps.length, targets});
   const auto flat = [&](Tensor& tensor) { return tensor.view<float>().reshape({rows, targets}); };
   head.densities(*network.columns(), flat(result.mean), flat(result.scale), flat(result.freedom),
-                 parameters.view<float>(), View<const float>(steps.values.data(), {rows, config().columns}));
+                 parameters.view<float>(), View<const float>(pass.values.data(), {rows, config().columns}));
   return result;
 }
 

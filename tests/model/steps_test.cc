@@ -465,6 +465,56 @@ TEST(Steps, FillingGivesTheDistributionOfEveryHiddenField) {
   EXPECT_THROW(model->fill(any_context(), std::vector<std::int32_t>{0, 3, 0}, 1, 1), UsageError);
 }
 
+TEST(Steps, WhatPaddingHoldsChangesNoLabelAndNoDensity) {
+  ModelConfig config = tiny_config();
+  config.objective = Objective::classify;
+  config.classes = 3;
+  config.bidirectional = true;
+  config.fields = "5,2";
+  config.columns = 1;
+  std::vector<std::int32_t> tokens = {4, 1, 0, 0, 2, 1, 3, 0, 1, 1, 0, 0};
+  std::vector<float> values = {0.5f, none, -1, 2, 0, 1};
+  const std::vector<std::int64_t> known = {3, 1};
+  const Steps steps{.batch = 2, .length = 3, .tokens = tokens, .values = values, .key_lengths = known};
+  const auto numbers = [](const Tensor& tensor) {
+    const View<const float> view = tensor.view<float>();
+    return std::vector<float>(view.data(), view.data() + view.size());
+  };
+  const auto classifier = random_model(config, seed);
+  const std::vector<float> labels = numbers(classifier->classify(any_context(), steps));
+  config.objective = Objective::same_step;
+  config.classes = 0;
+  config.targets = 1;
+  const auto filter = random_model(config, seed);
+  const std::vector<float> means = numbers(filter->predict(any_context(), steps).mean);
+
+  tokens[8] = 1000000;
+  tokens[11] = -100;
+  values[4] = std::numeric_limits<float>::infinity();
+  values[5] = 1e38f;
+  EXPECT_EQ(numbers(classifier->classify(any_context(), steps)), labels);
+  const std::vector<float> again = numbers(filter->predict(any_context(), steps).mean);
+  for (const std::size_t step : {0, 1, 2, 3}) EXPECT_EQ(again[step], means[step]) << step;
+
+  const auto refused = [&](const std::string& part) {
+    const auto says = [&](const auto& call, const std::string& operation) {
+      try {
+        call();
+        ADD_FAILURE() << "expected a refusal that says " << part;
+      } catch (const UsageError& error) {
+        EXPECT_EQ(std::string(error.what()), "[" + operation + "] expected " + part);
+      }
+    };
+    says([&] { classifier->classify(any_context(), steps); }, "classify");
+    says([&] { filter->predict(any_context(), steps); }, "predict");
+  };
+  tokens[7] = 2;
+  refused("tokens of field 1 in -1 … 1, got 2");
+  tokens[7] = 1;
+  values[3] = -std::numeric_limits<float>::infinity();
+  refused("finite values, got -inf");
+}
+
 TEST(Steps, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {
   for (const Case& test : cases()) {
     ModelConfig config = config_of(test);
