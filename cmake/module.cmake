@@ -63,13 +63,22 @@ function(linnet_use name)
   set_property(GLOBAL APPEND PROPERTY LINNET_USES ${ARGN})
 endfunction()
 
-# linnet_test(NAME SOURCES file... MODULES module...): one GoogleTest program, registered with CTest.
+# linnet_test(NAME SOURCES file... MODULES module...): one GoogleTest program, registered with CTest. Tests take most of the
+# time of a build, and are compiled with fewer optimisations than the library that they test.
 function(linnet_test name)
   cmake_parse_arguments(test "" "" "SOURCES;MODULES;USES;ARGUMENTS" ${ARGN})
   add_executable(${name}_test ${test_SOURCES})
   list(TRANSFORM test_MODULES PREPEND linnet_)
   target_link_libraries(${name}_test PRIVATE ${test_MODULES} ${test_USES} fmt::fmt GTest::gtest GTest::gtest_main)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(TARGET linnet_precompiled_test)
+    target_precompile_headers(${name}_test REUSE_FROM linnet_precompiled_test)
+  else()
+    target_precompile_headers(${name}_test PRIVATE <algorithm> <cmath> <filesystem> <functional> <string> <vector>
+      <gtest/gtest.h>)
+    add_executable(linnet_precompiled_test ALIAS ${name}_test)
+  endif()
   add_test(NAME ${name} COMMAND ${name}_test ${test_ARGUMENTS})
 endfunction()
 
