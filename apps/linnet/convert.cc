@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "io/file.h"
 #include "linnet/model.h"
+#include "model/files.h"
 #include "run_record.h"
 
 namespace linnet {
@@ -29,8 +30,6 @@ void check_caches(const Model& model) {
 
 void run(const Arguments& arguments) {
   const std::filesystem::path out(arguments.out);
-  if (std::filesystem::exists(out))
-    fail<UsageError>("convert", "expected --out to be a new folder, got {}, which exists", out.string());
   const auto before = Model::load(arguments.model);
   std::vector<std::string> settings;
   if (!arguments.weights.empty()) settings.push_back("model.weights=" + arguments.weights);
@@ -41,7 +40,9 @@ void run(const Arguments& arguments) {
   if (out.has_parent_path()) create_folders(out.parent_path());
   AtomicFolder folder(out, AtomicFolder::Place::new_or_empty);
   after->save(folder.path());
-  if (const auto columns = columns_of_model(arguments.model)) columns->write(folder.path());
+  // The columns.json of an older run does not say how they were read; its run.toml does.
+  if (const auto columns = columns_of_model(arguments.model))
+    write_file_atomically(folder.path() / columns_file, columns->text());
   folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),
              name_of(after->config().weights), after->parameter_count(),

@@ -245,17 +245,18 @@ void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments
                              .json = arguments.json});
 }
 
-/// The labels that are given by their numbers or by their names in the model.
+/// The labels that are given by their names in the model, or else by their numbers.
 std::vector<std::int64_t> labels_of(const Model& model, const std::vector<std::string>& given) {
   const std::vector<std::string>& names = model.assets().class_names;
   std::vector<std::int64_t> labels;
   for (const std::string& label : given) {
-    if (const auto number = whole_numbers(label, 0, std::numeric_limits<std::int64_t>::max())) {
+    const auto found = std::ranges::find(names, as_json_text(label));
+    const auto number = whole_numbers(label, 0, std::numeric_limits<std::int64_t>::max());
+    if (found == names.end() && number) {
       labels.push_back(number->front());
       model.config().first_input(labels.back());
       continue;
     }
-    const auto found = std::ranges::find(names, as_json_text(label));
     if (found == names.end())
       fail<UsageError>("generate", "expected --label with numbers{}, got \"{}\"",
                        names.empty() ? ""
@@ -341,7 +342,7 @@ void add_generate(Command& program, Communicator& ranks) {
       "standard output); several fields: a .safetensors, .mid or .png file; what follows a series or "
       "a sound: a .csv or .wav file");
   add("--label", arguments->named_labels,
-      "classes to draw in turn, by number or name, 3,1,4; default: all for pictures, 0 for others; sequences "
+      "classes to draw in turn, by name or number, 3,1,4; default: all for pictures, 0 for others; sequences "
       "of several fields take one")
       .delimiter(',');
   const Option prompt =

@@ -51,8 +51,7 @@ void take_sound(const char* command, DataOptions& data, const ModelConfig& confi
   if (!columns) return;
   const fs::path file = files_named("--data", arguments.data, data.kind).front();
   columns->check(command, file.string(), SoundFile(file).format());
-  const std::int64_t samples = config.columns > 0 ? config.columns : std::ssize(config.field_sizes());
-  data.patch = std::max<std::int64_t>(samples / columns->sound->channels, 1);
+  data.patch = columns->frames_of_step(config);
 }
 
 }  // namespace
@@ -92,8 +91,7 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     take_form(data, *of_run);
     if (data.kind == "series" || data.kind == "sound") data.split = series_form(*of_run).split;
   }
-  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model);
-      columns && (data.kind == "series" || data.kind == "sound"))
+  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model))
     columns->take_form(data);
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   if (data.kind == "images") data.channels = config.image_channels;

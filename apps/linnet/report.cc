@@ -111,7 +111,8 @@ std::string cell(const Json& value) {
   if (value.is_string()) return as_line(value.get<std::string>());
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    return std::abs(number) >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.3g}", number);
+    return std::abs(number) >= 1000 && std::abs(number) < 1e15 ? fmt::format("{:.0f}", number)
+                                                               : fmt::format("{:.3g}", number);
   }
   return value.is_null() ? "" : value.dump();
 }

@@ -80,14 +80,15 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   }
   const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
   const auto columns = RunColumns::read(run.value_or(model));
+  input.options.kind = "series";
   if (columns && !run) columns->take_form(input.options);
   input.series = parse_series(read_file(path), path, input.options);
   if (columns) {
     columns->check(command, path, input.series.columns);
     input.applied = columns->applied;
-  } else if (run && input.options.columns_apart) {
+  } else if (input.options.columns_apart || data_for_model(*input.model, path, "series").columns_apart) {
     fail<UsageError>(command, "expected columns.json in {}, with the statistics of each column, got none",
-                     run->string());
+                     run ? run->string() : model);
   }
   if (!input.applied.mean.empty() && input.row_columns() != 1)
     fail<UsageError>(

@@ -75,7 +75,8 @@ class LINNET_API Dataset {
   /// The SentencePiece model that the tokens were made with, as in its file; empty for other data.
   virtual std::string tokenizer() const { return {}; }
 
-  /// Steps of example `index` before its padding. Data that do not say it read the example.
+  /// Steps of example `index` before its padding, at least 1. Data that do not say it read the example: steps
+  /// without tokens are padding where nothing but padding follows them.
   virtual std::int64_t steps(std::int64_t index) const;
 
   /// Whether examples hold several whole sequences one after another. `read_sequences` gives them as `read`

@@ -169,10 +169,11 @@ struct LINNET_API Densities {
 /// `freedom` is infinite, otherwise Student's t.
 LINNET_API double log_density(double number, double mean, double scale, double freedom);
 
-/// What a model's folder holds so that labels and text need no other files; either may be empty.
+/// What a model's folder holds so that labels, text, series and sound need no other files; each may be empty.
 struct ModelAssets {
   std::vector<std::string> class_names = {};  ///< [classes], in the order of the labels; labels.json
   std::string tokenizer = {};                 ///< a SentencePiece model, as tokenizer.model holds it
+  std::string columns = {};  ///< how the data of the training were read, as columns.json holds it
 };
 
 /// A trained model: immutable, shared by any number of sessions and threads. `forward`, `hidden`, `score` and

@@ -308,9 +308,11 @@ LINNET_API std::shared_ptr<const Model> adapt_model(const Model& model, const Mo
 /// where no target of the examples counts.
 /// `ranks`, unless null, share the batches: all of them call with the same arguments and get the same result,
 /// which has the same bits for any number of ranks. `on_token` is then called on rank 0 alone, for all
-/// tokens.
+/// tokens. `on_batch`, if given, is called before every batch, on the thread that calls; what it throws ends
+/// the evaluation.
 LINNET_API Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset,
                                std::int64_t examples, std::int64_t batch, bool accuracy = false,
-                               const TokenLossCallback& on_token = {}, Communicator* ranks = nullptr);
+                               const TokenLossCallback& on_token = {}, Communicator* ranks = nullptr,
+                               const std::function<void()>& on_batch = {});
 
 }  // namespace linnet

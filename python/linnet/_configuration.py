@@ -25,7 +25,7 @@ def _read(path: Path) -> dict[str, Any]:
     import tomllib  # takes its time
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _core.UsageError(f"[config] expected TOML in {path}, got {error}") from error
     except OSError as error:
@@ -130,6 +130,10 @@ def configuration(config: Config, settings: Settings | None = None) -> dict[str,
 
 def check_described(operation: str, tables: Mapping) -> None:
     """Refuses a configuration that leaves to data what no data decide where a model is made without them."""
+    known = ("model", "attention", "image", "data", "training", "run", "fingerprint", "model_type", "format")
+    for name in tables:
+        if name not in known:
+            raise _core.UsageError(f"[{operation}] expected tables among {', '.join(known[:5])}, got {name}")
     model = tables.get("model", {})
     if "length" not in model:
         raise _core.UsageError(f"[{operation}] expected model.length, since no data decide it here, got none")

@@ -86,7 +86,7 @@ class Dataset:
             tokens = integers_of("dataset", "tokens", tokens, np.int32)
             if tokens.ndim not in (1, 2):
                 raise _core.UsageError(f"[dataset] expected tokens [steps] or [steps, fields], got {list(tokens.shape)}")
-            tokens = windows_of(tokens.reshape(len(tokens), -1), "tokens")
+            tokens = windows_of(tokens if tokens.ndim == 2 else tokens[:, None], "tokens")
         if values is not None:
             values = floats_of("dataset", "values", values, np.float32)
             if values.ndim != 2:

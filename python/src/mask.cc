@@ -20,7 +20,11 @@ namespace {
 using Numbers = std::vector<std::int64_t>;
 
 MaskObject boolean_mask(nb::handle visible) {
-  const auto view = view_of<const std::uint8_t>(visible, "mask", "visible");
+  // A matrix of NumPy with gaps between its elements is copied first.
+  nb::object dense = nb::borrow(visible);
+  if (nb::hasattr(visible, "flags") && !nb::cast<bool>(visible.attr("flags").attr("c_contiguous")))
+    dense = nb::module_::import_("numpy").attr("ascontiguousarray")(visible);
+  const auto view = view_of<const std::uint8_t>(dense, "mask", "visible");
   if (view.rank() != 3) refuse("mask", "visible [batch or 1, queries, keys]", to_string(view.shape()));
   auto matrix = std::make_shared<std::vector<std::uint8_t>>();
   matrix->reserve(static_cast<std::size_t>(view.size()));
@@ -100,7 +104,8 @@ void bind_mask(nb::module_& module) {
           [](const MaskObject& self, nb::handle lengths) {
             return MaskObject{with_lengths(self.mask, lengths), self.matrix};
           },
-          "lengths"_a.none(), nb::sig("def with_key_lengths(self, lengths: collections.abc.Sequence[int]) -> Mask"),
+          "lengths"_a.none(),
+          nb::sig("def with_key_lengths(self, lengths: collections.abc.Sequence[int]) -> Mask"),
           "Limits batch entry b to its first lengths[b] keys; those after them are padding.")
       .def(
           "with_segments",

@@ -167,19 +167,11 @@ nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const 
   {
     const Computing turn(context.mutex);
     struct Stop {};
-    // Tokens are reported on the calling thread, example by example.
-    std::int64_t last = -1;
-    const TokenLossCallback look = [&](const TokenLoss& loss) {
-      if (loss.example == last) return;
-      last = loss.example;
-      if (interrupts.raised()) throw Stop();
-    };
     try {
-      const ModelConfig& config = model.model->config();
-      const bool one_token = config.columns == 0 && config.target_count() == 0 &&
-                             config.field_sizes().size() == 1 && !config.classifies();
-      result = evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy,
-                        one_token ? look : TokenLossCallback());
+      result =
+          evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy, {}, nullptr, [&] {
+            if (interrupts.raised()) throw Stop();
+          });
     } catch (const Stop&) {
       stopped = true;
     }

@@ -345,6 +345,11 @@ def test_a_boolean_mask_is_a_copy():
     mask = linnet.Mask.boolean(visible)
     out, backward = linnet.attention(q, q, q, mask=mask, gradients=True)
     gradient = backward(q).q
+    # Also where it has gaps.
+    gaps = np.zeros((2, 100, 100), bool)
+    gaps[:, ::2, ::2] = visible
+    for other in (gaps[:, ::2, ::2], np.asfortranarray(visible)):
+        assert np.array_equal(linnet.attention(q, q, q, mask=linnet.Mask.boolean(other)), out)
     visible[:] = True
     assert np.array_equal(linnet.attention(q, q, q, mask=mask), out)
     assert np.array_equal(backward(q).q, gradient)

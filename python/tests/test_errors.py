@@ -11,6 +11,24 @@ Q = uniform(1, 2, 6, 3, 4)
 SENTENCE = r"^\[[a-zA-Z_ .]+\] (.+: )?(expected .+, got .+|cannot read .+)"
 
 
+def described(**tables):
+    return {"model": {"length": 8, "vocabulary": 5}, **tables}
+
+
+def with_mark(folder):
+    """A configuration that begins with a byte order mark, as some editors write it."""
+    path = folder / "mark.toml"
+    path.write_bytes(b"\xef\xbb\xbf[model]\nlength = 8\nvocabulary = 5\n")
+    return path
+
+
+def test_configurations_of_unknown_tables_are_refused(tmp_path):
+    with pytest.raises(linnet.UsageError, match="expected tables among model, attention, .+, got atention"):
+        linnet.random_model(described(atention={"family": "softmax"}))
+    assert linnet.random_model(described(data={"kind": "text"})).config["model"]["length"] == 8
+    assert linnet.configuration(with_mark(tmp_path))["model"] == {"length": 8, "vocabulary": 5}
+
+
 class Odd:
     def __array__(self, *args, **kwargs):
         raise RuntimeError("no")
@@ -83,6 +101,7 @@ ATTENTION = {
         "a sequence of lengths, got int",
     ),
     "a window with a fraction": (lambda: linnet.Mask.window(1.5), "left as a whole number, got float"),
+    "no window": (lambda: linnet.Mask.window(None, 0), "left as a whole number, got NoneType"),
     "a window of huge size": (lambda: linnet.Mask.window(2**70), "at most 64 bits"),
     "bounds with fractions": (
         lambda: linnet.Mask.causal().with_segments([[0, 1.5]]),

@@ -47,6 +47,22 @@ def test_padding_changes_no_prediction():
     assert relative(found.mean[0, :13], expected.mean) < 1e-5
 
 
+def test_numbers_that_are_not_known_are_no_padding():
+    settings = {"model__vocabulary": 0, "model__columns": 2, "model__objective": "classify", "model__classes": 3}
+    model = linnet.random_model(tiny(model__bidirectional=True, **settings), seed=6)
+    values, labels = uniform(4, 6, 16, 2), np.arange(6) % 3
+    values[:, 10:] = np.nan
+
+    def bits(lengths):
+        found = [model.classify(values[i, : lengths[i]])[labels[i]] for i in range(6)]
+        return -np.mean(np.log2(found))
+
+    whole = linnet.evaluate(model, linnet.Dataset(values=values, labels=labels))["bits"]
+    assert whole == pytest.approx(bits([16] * 6), rel=1e-5)
+    cut = linnet.evaluate(model, linnet.Dataset(values=values, labels=labels, lengths=[10] * 6))["bits"]
+    assert cut == pytest.approx(bits([10] * 6), rel=1e-5) and cut != pytest.approx(whole, rel=1e-4)
+
+
 def test_streams_of_numbers_are_the_parallel_form(family):
     for model in (forecaster(attention__family=family), filter_model(attention__family=family)):
         values = 2 * uniform(3, 3, 15, 2)

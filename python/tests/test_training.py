@@ -313,9 +313,12 @@ def test_series_are_opened_with_settings(tmp_path):
     columns = {"data.columns": "d,a", "data.missing": "forward-fill", "data.split": "0.5,0.75"}
     small = {"model.layers": 1, "model.width": 16, "model.heads": 2, "model.feed_forward": 32, "data.length": 8}
     config = linnet.configuration({"data": {"kind": "series"}}, {**small, **columns, "training.steps": 1, "training.batch": 2})
-    result = linnet.train(config, path)
-    with pytest.raises(linnet.Error, match="missing"):
-        linnet.Dataset.open(path, result.model)
+    result = linnet.train(config, path, out=tmp_path / "run")
+    # The model knows how its data were read, also where it was saved and loaded.
+    result.model.save(tmp_path / "model")
+    for model in (result.model, linnet.load(tmp_path / "model"), linnet.load(tmp_path / "run" / "best")):
+        bits = linnet.evaluate(model, linnet.Dataset.open(path, model, split="validation"))["bits"]
+        assert bits == pytest.approx(result.evaluation["bits"], rel=1e-6)
     validation = linnet.Dataset.open(path, result.model, split="validation", settings=columns)
     assert validation.columns == 2
     assert linnet.evaluate(result.model, validation)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
@@ -323,6 +326,11 @@ def test_series_are_opened_with_settings(tmp_path):
     assert len(same) == len(validation) and len(training) == 100 - 8 + 1
     other = linnet.Dataset.open(path, result.model, split="validation", settings={**columns, "data.columns": "a,d"})
     assert linnet.evaluate(result.model, other)["bits"] != pytest.approx(result.evaluation["bits"], rel=1e-3)
+    # Another file for testing, beside the one that says what the columns are.
+    lines = path.read_text().splitlines(keepends=True)
+    (tmp_path / "test.csv").write_text("".join(lines[:40]))
+    test = linnet.Dataset.open(path, result.model, split="test", settings={**columns, "data.test": str(tmp_path / "test.csv")})
+    assert len(test) < len(linnet.Dataset.open(path, result.model, split="test", settings=columns))
     for settings, words in (
         ({"data.path": str(path)}, "got data.path"),
         ({"data.kind": "text"}, "got data.kind"),
@@ -344,6 +352,25 @@ def test_lines_of_a_classifier_are_opened_as_lines(tmp_path):
     result = linnet.train(config, path, settings={"training.steps": 1, "training.batch": 2})
     assert linnet.Dataset.open(path, result.model)[1].classes == 2
     assert linnet.evaluate(result.model, path)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
+
+
+def test_evaluations_of_numbers_end_with_ctrl_c():
+    """In a process of its own: a signal would reach the tests."""
+    program = """
+import os, signal, threading, time, numpy as np, linnet
+signal.signal(signal.SIGINT, signal.default_int_handler)
+model = linnet.random_model({"model.vocabulary": 0, "model.columns": 1, "model.length": 512, "model.width": 64,
+                             "model.heads": 4, "model.layers": 4, "model.feed_forward": 256})
+data = linnet.Dataset.windows(values=np.zeros((100000, 1), np.float32), length=512)
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+start = time.monotonic()
+try:
+    linnet.evaluate(model, data, batch=2)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "interrupted\n", ended.stderr
 
 
 def test_an_exception_of_a_callback_leaves_a_checkpoint(tmp_path):

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -181,7 +183,20 @@ void Dataset::read_values(std::int64_t, std::span<float>, std::span<float>) cons
 
 std::int64_t Dataset::steps(std::int64_t index) const {
   const std::size_t each = fields().size();
-  if (each == 0) return length();
+  if (each == 0) {
+    const auto rows = static_cast<std::size_t>(length());
+    std::vector<float> values(rows * static_cast<std::size_t>(columns())),
+        targets(rows * static_cast<std::size_t>(target_columns()));
+    read_values(index, values, targets);
+    const auto is_padding = [&](const std::vector<float>& all, std::size_t row) {
+      const std::size_t numbers = all.size() / rows;
+      return std::ranges::all_of(std::span(all).subspan(row * numbers, numbers),
+                                 [](float number) { return std::isnan(number); });
+    };
+    std::size_t known = rows;
+    while (known > 0 && is_padding(values, known - 1) && is_padding(targets, known - 1)) --known;
+    return static_cast<std::int64_t>(known);
+  }
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(length()) * each), targets(tokens.size());
   read(index, tokens, targets);
   std::size_t known = 0;

@@ -39,7 +39,8 @@ std::optional<double> number_of(std::string_view cell) {
   if (cell.empty()) return std::numeric_limits<double>::quiet_NaN();
   double value = 0;
   const char* const end = cell.data() + cell.size();
-  const auto [at, error] = std::from_chars(cell.data(), end, value);
+  const char* const begin = cell.data() + (cell.size() > 1 && cell[0] == '+' && cell[1] != '-' ? 1 : 0);
+  const auto [at, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || at != end) return {};
   return value;
 }
@@ -154,7 +155,12 @@ void add_value(Series& series, Notation& notation, const std::string& cell, cons
     fail("data", "{}: expected a number in column \"{}\" of line {}, got \"{}\"", origin, column, line,
          shortened(cell));
   if (!std::isnan(*number)) {
-    series.values.push_back(static_cast<float>(*number));
+    const auto rounded = static_cast<float>(*number);
+    ColumnRange& range = series.ranges[series.values.size() % series.columns.size()];
+    range.least = std::min(range.least, *number);
+    range.most = std::max(range.most, *number);
+    range.rounding = std::max(range.rounding, std::abs(*number - double{rounded}));
+    series.values.push_back(rounded);
     return;
   }
   const std::string_view word = without_blanks(cell), what = word.empty() ? "an empty cell" : word;
@@ -227,6 +233,22 @@ ColumnStatistics statistics_of(const AllSeries& all, const std::vector<Stretch>&
   });
   for (double& deviation : result.deviation) deviation = std::sqrt(deviation / rows);
   return result;
+}
+
+/// Throws Error where f32 has not enough digits for the numbers of a column, which vary little beside their
+/// size.
+void check_digits(const AllSeries& all, const std::vector<fs::path>& files) {
+  constexpr double least_levels = 64;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t c = 0; c < all[i].columns.size(); ++c)
+      if (const ColumnRange& range = all[i].ranges[c];
+          range.rounding > 0 && range.most > range.least &&
+          range.rounding * least_levels > range.most - range.least)
+        fail("data",
+             "{}: expected numbers that f32 can hold in column \"{}\", got {} … {}, which it rounds by up to "
+             "{:.3g}; "
+             "subtract a constant from them",
+             files[i].string(), all[i].columns[c], range.least, range.most, range.rounding);
 }
 
 /// What the parts of a series share.
@@ -418,6 +440,7 @@ Series parse_series(std::string_view text, const std::string& origin, const Data
   const Layout layout = layout_of(header, csv.cells(), origin, options);
   Series series;
   for (const std::size_t column : layout.columns) series.columns.push_back(header[column]);
+  series.ranges.resize(series.columns.size());
   if (layout.time) series.time = header[*layout.time];
   // A cell needs a byte of text at least, for a comma or the end of a line.
   const std::size_t lines = static_cast<std::size_t>(std::ranges::count(text, '\n')) + 1,
@@ -496,6 +519,7 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
   setting->horizon = options.horizon;
   setting->patch = options.patch;
   setting->apart = options.columns_apart;
+  check_digits(*series, files);
   setting->statistics = statistics_of(*series, training);
   setting->form = series_form(options);
 

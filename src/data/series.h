@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,12 @@
 
 namespace linnet {
 
+/// Of the numbers of a column, as the file has them.
+struct ColumnRange {
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  double rounding = 0;  ///< the largest distance of a number from its f32
+};
+
 /// The columns of a CSV file that are numbers, and its times.
 struct Series {
   std::vector<std::string> columns;
@@ -19,6 +26,7 @@ struct Series {
   std::vector<std::int64_t> times;  ///< of the rows, as in Timestamp; empty for a series without times
   bool calendar = false;            ///< whether the times are dates
   std::int64_t earlier_line = 0;    ///< the first line whose time is earlier than the one before; 0 for none
+  std::vector<ColumnRange> ranges;  ///< [columns]
 
   std::int64_t rows() const { return static_cast<std::int64_t>(values.size() / columns.size()); }
   /// The times of the rows, and behind the last one those that go on with the distance of the last three

@@ -83,7 +83,7 @@ void write_token_file(const fs::path& path, std::span<const std::int32_t> tokens
 
 TokenFile::TokenFile(const fs::path& path, std::size_t raw_bytes, std::int64_t raw_fields)
     : name_(path.string()) {
-  const std::string extension = path.extension().string();
+  const std::string extension = extension_of(name_);
   if (extension == ".safetensors") {
     open_safetensors(path);
   } else if (extension == ".npy") {
@@ -129,6 +129,7 @@ TokenFile::Array TokenFile::open_npy(const fs::path& path) {
 
 void TokenFile::open_raw(const fs::path& path, std::size_t bytes, std::int64_t fields) {
   const auto file = std::make_shared<const InputFile>(path);
+  raw_bytes_ = static_cast<std::int64_t>(bytes);
   const std::uint64_t step = bytes * static_cast<std::uint64_t>(fields);
   if (file->size() % step != 0)
     fail("data", "{}: expected a multiple of {} bytes, those of a step of {} tokens, got {} bytes", name_,

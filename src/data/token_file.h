@@ -35,6 +35,8 @@ class TokenFile {
   std::int64_t fields() const { return fields_; }
   /// The offsets, where the file has them.
   const std::vector<std::int64_t>& offsets() const { return offsets_; }
+  /// Of a .bin file the bytes of an integer; 0 for others.
+  std::int64_t raw_bytes() const { return raw_bytes_; }
 
   /// Steps first … first + count − 1 into `to` [count, fields]. Throws Error for a token below 0 or beyond
   /// `sizes` [fields], naming the step.
@@ -62,7 +64,7 @@ class TokenFile {
 
   std::string name_;
   IntegerType type_;
-  std::int64_t steps_ = 0, fields_ = 0;
+  std::int64_t steps_ = 0, fields_ = 0, raw_bytes_ = 0;
   std::vector<std::int64_t> offsets_;
   Bytes bytes_;
 };

@@ -64,6 +64,7 @@ class TokenDataset final : public Dataset {
     const auto at = static_cast<std::size_t>(std::ranges::upper_bound(first_, index) - first_.begin() - 1);
     return std::min(length_, stretches_[at].end - stretches_[at].begin);
   }
+  std::int64_t raw_bytes() const { return stretches_.front().file->raw_bytes(); }
 
  private:
   /// Steps between windows that overlap, at most.
@@ -126,6 +127,12 @@ std::vector<Stretch> hold_out(std::vector<Stretch>& all, const std::string& orig
 }
 
 }  // namespace
+
+std::int64_t raw_token_bytes(const Dataset& dataset) {
+  const auto* const tokens = dynamic_cast<const TokenDataset*>(&dataset);
+  const std::int64_t bytes = tokens != nullptr ? tokens->raw_bytes() : 0;
+  return bytes > 0 ? bytes : DataOptions().token_bytes;
+}
 
 std::vector<std::int64_t> field_sizes(const std::string& fields) {
   const auto sizes = whole_numbers(fields, 1, most_token_values);

@@ -19,6 +19,9 @@ namespace linnet {
 /// files for validation every tenth piece is held out, and the last tenth of a file without offsets.
 Datasets open_tokens(const DataOptions& options, const Parts& parts);
 
+/// Bytes of a token of the first file of such data where it is a .bin file; 2, the default, of all others.
+std::int64_t raw_token_bytes(const Dataset& dataset);
+
 /// The number of values of each field of a value of data.fields, "50,30"; none where it is empty. Throws
 /// UsageError for anything else.
 std::vector<std::int64_t> field_sizes(const std::string& fields);

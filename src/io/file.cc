@@ -76,7 +76,9 @@ bool write_all(int file, std::string_view bytes) {
 // Flushes a file or folder to the disk. Not every file system can do so for folders: those say EINVAL.
 bool flush(const fs::path& path) {
   const Descriptor file(path, O_RDONLY);
-  return file.is_open() && (::fsync(file.get()) == 0 || errno == EINVAL);
+  // A folder in which one may write but not read cannot be opened, and some systems flush no folders.
+  if (!file.is_open()) return errno == EACCES;
+  return ::fsync(file.get()) == 0 || errno == EINVAL;
 }
 
 // The number of the descriptor that a path stands for: /dev/stdout, /dev/fd/3 and what these lead to.

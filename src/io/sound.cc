@@ -9,6 +9,8 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +21,30 @@ namespace {
 
 constexpr std::int64_t most_channels = 1024;  // libsndfile's own limit
 constexpr sf_count_t most_wav_bytes = 0xffffffff;
+
+/// Throws Error for a WAV file that ends before its samples do, which libsndfile reads as far as it goes. Programs
+/// that write into a pipe do not know the size, and write one that no file has.
+void check_whole(const std::filesystem::path& path) {
+  const InputFile file(path);
+  constexpr std::uint64_t header_bytes = 12, unknown = 0x7f000000;
+  struct Chunk {
+    char name[4];
+    std::uint32_t size;
+  } chunk{};
+  char start[header_bytes];
+  if (file.size() < sizeof start) return;
+  file.read(0, std::as_writable_bytes(std::span(start)));
+  if (std::string_view(start, 4) != "RIFF" || std::string_view(start + 8, 4) != "WAVE") return;
+  for (std::uint64_t at = sizeof start; at + sizeof chunk <= file.size();
+       at += sizeof chunk + chunk.size + chunk.size % 2) {
+    file.read(at, std::as_writable_bytes(std::span(&chunk, 1)));
+    if (std::string_view(chunk.name, 4) != "data") continue;
+    if (const std::uint64_t left = file.size() - at - sizeof chunk; chunk.size > left && chunk.size < unknown)
+      fail("sound", "{}: expected {} bytes of samples, got {}: the file has been cut", path.string(), chunk.size,
+           left);
+    return;
+  }
+}
 
 }  // namespace
 
@@ -31,6 +57,7 @@ SoundFile::SoundFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path_, error))
     fail("sound", "cannot read {}: {}", path_.string(), error ? error.message() : "no regular file");
+  check_whole(path_);
   SF_INFO info{};
   SNDFILE* const file = sf_open(path_.c_str(), SFM_READ, &info);
   if (file == nullptr)

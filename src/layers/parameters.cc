@@ -46,7 +46,9 @@ bool holds(NumberRange range, float number) {
   return true;
 }
 
-ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool weight_decay) {
+ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser initial, bool weight_decay,
+                                   Numbers numbers) {
+  constexpr std::uint32_t first_apart = std::uint32_t{1} << 31;
   constexpr std::int64_t aligned_floats = 16;
   constexpr std::int64_t most_floats = std::numeric_limits<std::int64_t>::max() / std::int64_t{sizeof(float)};
   const std::int64_t count = checked_size(shape, sizeof(float));
@@ -55,7 +57,8 @@ ParameterPlace ParameterTable::add(std::string name, Shape shape, Initialiser in
                    .place = place,
                    .count = count,
                    .weight_decay = weight_decay,
-                   .initial = std::move(initial)});
+                   .initial = std::move(initial),
+                   .random = numbers == Numbers::common ? common_++ : first_apart + apart_++});
   const std::int64_t taken = (count + aligned_floats - 1) / aligned_floats * aligned_floats;
   if (taken > most_floats - size_)
     fail("parameters", "expected a model of fewer than 2^63 bytes, got {} {} behind {} numbers",
@@ -73,7 +76,8 @@ ParameterPlace ParameterTable::add_weights(std::string name, Shape shape, Initia
 
 ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial,
                                              NumberRange range) {
-  ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false);
+  ParameterPlace place =
+      add(std::move(name), std::move(shape), std::move(initial), false, Numbers::apart);
   rows_.back().trained = false;
   rows_.back().range = range;
   return place;
@@ -120,7 +124,7 @@ void ParameterTable::initialise(std::span<float> values, std::uint64_t seed) con
 }
 
 void ParameterTable::initialise_row(std::span<float> values, std::size_t row, std::uint64_t seed) const {
-  const Random random(seed, Draw::initial_weights, static_cast<std::uint32_t>(row));
+  const Random random(seed, Draw::initial_weights, rows_[row].random);
   for (std::int64_t i = 0; i < rows_[row].count; ++i)
     values[static_cast<std::size_t>(i)] = rows_[row].initial(i, random.normal(i));
 }

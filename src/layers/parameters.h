@@ -92,6 +92,7 @@ class ParameterTable {
     bool product = false;  ///< those of them that are held as `weight_type` says
     bool trained = true;   ///< random draws are not: their gradients are 0, and a model's file may lack them
     NumberRange range = NumberRange::any;
+    std::uint32_t random = 0;  ///< which of a seed's random numbers `initial` gets
   };
 
   /// `training_type` is how products round in training, where the weights themselves stay f32.
@@ -99,7 +100,12 @@ class ParameterTable {
                           kernels::WeightType training_type = kernels::WeightType::f32)
       : weight_type_(weight_type), training_type_(training_type) {}
 
-  ParameterPlace add(std::string name, Shape shape, Initialiser initial, bool weight_decay);
+  /// Which random numbers a parameter begins with: those after the parameters added before, or others, where
+  /// only some attentions have it. So the rest of a model begins alike with every attention.
+  enum class Numbers { common, apart };
+
+  ParameterPlace add(std::string name, Shape shape, Initialiser initial, bool weight_decay,
+                     Numbers numbers = Numbers::common);
 
   /// The weights [outputs, inputs] of dense products, which these pack; f32 where `exact`.
   ParameterPlace add_weights(std::string name, Shape shape, Initialiser initial, bool exact = false);
@@ -145,6 +151,7 @@ class ParameterTable {
   kernels::WeightType weight_type_, training_type_;
   std::vector<Row> rows_;
   std::int64_t size_ = 0;
+  std::uint32_t common_ = 0, apart_ = 0;  // parameters of either kind of numbers
 };
 
 }  // namespace linnet

@@ -41,21 +41,23 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
     const double gamma = initial[static_cast<std::size_t>(head)];
     return static_cast<float>(std::log(gamma / (1 - gamma)));
   };
-  decay_logit_ = table.add(name + ".decay", {parts.heads}, logit, false);
+  decay_logit_ =
+      table.add(name + ".decay", {parts.heads}, logit, false, ParameterTable::Numbers::apart);
 }
 
 void SelfAttention::add_projections(ParameterTable& table, const std::string& name) {
   const Projections& wanted = parts_.projections;
   // A compressed key of independent tokens is about as long as a token's.
   const Initialiser initial = normal(1 / std::sqrt(static_cast<double>(wanted.length)));
+  constexpr auto apart = ParameterTable::Numbers::apart;
   const Shape shape = {wanted.sharing == ProjectionSharing::none ? parts_.heads : 1, wanted.rank,
                        wanted.length};
   key_projection_ = wanted.sharing == ProjectionSharing::layerwise && wanted.owned != nullptr
                         ? *wanted.owned
-                        : table.add(name + ".key_projection", shape, initial, true);
+                        : table.add(name + ".key_projection", shape, initial, true, apart);
   const bool both =
       wanted.sharing == ProjectionSharing::key_value || wanted.sharing == ProjectionSharing::layerwise;
-  value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true);
+  value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true, apart);
 }
 
 namespace {

@@ -105,6 +105,8 @@ ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& 
     if (assets.tokenizer.empty())
       fail("model", "expected {} to be a model of SentencePiece, got an empty file", path.string());
   }
+  if (const auto path = folder / columns_file; std::filesystem::exists(path))
+    assets.columns = read_file(path, most_settings_bytes);
   return assets;
 }
 
@@ -215,6 +217,8 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
               [&](const auto& path) { write_json(path, assets.class_names); });
   write_asset(tokenizer_file, !assets.tokenizer.empty(),
               [&](const auto& path) { write_file_atomically(path, assets.tokenizer); });
+  write_asset(columns_file, !assets.columns.empty(),
+              [&](const auto& path) { write_file_atomically(path, assets.columns); });
   write_safetensors(folder / weights_file, tensors, {{"format", "linnet"}});
 }
 

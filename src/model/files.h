@@ -16,6 +16,7 @@ inline constexpr const char* weights_file = "model.safetensors";
 /// Those of its assets, where it has them.
 inline constexpr const char* labels_file = "labels.json";
 inline constexpr const char* tokenizer_file = "tokenizer.model";
+inline constexpr const char* columns_file = "columns.json";
 
 /// The configuration of a config.json, with `settings` ("key=value") in place of its values, checked.
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings = {});

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attention/cost.h"
 #include "attention/family.h"
 #include "base/fail.h"
 #include "base/random.h"
@@ -35,9 +34,8 @@ double state_floats(const ModelConfig& config, Family family) {
   const double width = static_cast<double>(config.width), heads = static_cast<double>(config.heads);
   if (family == Family::local) return 2 * static_cast<double>(options.local.left + 1) * width;
   const std::int64_t head_dim = config.width / config.heads;
-  const CostSizes token{.length = 1, .head_dim = head_dim, .value_dim = head_dim};
-  const double products = least_cost(options, token, 1).forward / 4;  // F M
-  return 2 * heads * products * (1 + 1 / static_cast<double>(head_dim));
+  const std::int64_t features = options.linear.feature_map->features(head_dim);
+  return 2 * heads * static_cast<double>(features * (head_dim + 1));
 }
 
 /// With a seed that is mixed through the generator itself.

@@ -20,8 +20,9 @@ namespace {
 template <class T>
 std::span<const T> known_of(const Steps& steps, std::int64_t b, std::span<const T> all) {
   const std::size_t each = all.size() / static_cast<std::size_t>(steps.batch * steps.length),
-                    known = static_cast<std::size_t>(
-                        steps.key_lengths.empty() ? steps.length : steps.key_lengths[static_cast<std::size_t>(b)]);
+                    known = static_cast<std::size_t>(steps.key_lengths.empty()
+                                                         ? steps.length
+                                                         : steps.key_lengths[static_cast<std::size_t>(b)]);
   return all.subspan(static_cast<std::size_t>(b * steps.length) * each, known * each);
 }
 

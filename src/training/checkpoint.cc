@@ -116,12 +116,16 @@ TrainingProgress progress_of(const Json& state, std::int64_t length, const fs::p
 /// one that of its own text with zeros in place of this digest.
 constexpr const char* digests_member = "xxh3";
 constexpr std::array other_files = {config_file, weights_file, moments_file};
+/// The same of those that not every model has.
+constexpr std::array asset_files = {labels_file, tokenizer_file, columns_file};
 constexpr std::size_t digest_digits = 16;
 
 void write_state(const fs::path& folder, Json state) {
   const std::string zeros(digest_digits, '0');
   Json& digests = state[digests_member] = Json::object();
   for (const char* file : other_files) digests[file] = digest_of_file(folder / file);
+  for (const char* file : asset_files)
+    if (fs::exists(folder / file)) digests[file] = digest_of_file(folder / file);
   digests[state_file] = zeros;
   std::string text = state.dump(2) + "\n";
   const std::string own = digest_of(text);
@@ -148,13 +152,19 @@ Json read_state(const fs::path& folder) {
   if (!state.contains(digests_member)) return state;
 
   const Json& digests = state[digests_member];
-  if (!digests.is_object() || digests.size() != other_files.size() + 1) damaged();
+  if (!digests.is_object()) damaged();
+  for (const auto& [file, value] : digests.items())
+    if (file != state_file &&
+        std::ranges::count(other_files, file) + std::ranges::count(asset_files, file) == 0)
+      damaged();
   const auto digest = [&](const char* file) {
     const auto found = digests.find(file);
     if (found == digests.end() || !found->is_string()) damaged();
     return found->get<std::string>();
   };
   for (const char* file : other_files) digest(file);
+  for (const char* file : asset_files)
+    if (digests.contains(file)) digest(file);
   const std::string own = digest(state_file);
   const std::size_t at = text.rfind(own);
   if (own.size() != digest_digits || at == std::string::npos) damaged();
@@ -172,8 +182,9 @@ Json read_whole_state(const fs::path& folder) {
     read_json(folder / config_file);
     return state;
   }
-  for (const char* file : other_files) {
-    const std::string wanted = state[digests_member][file], found = digest_of_file(folder / file);
+  for (const auto& [file, digest] : state[digests_member].items()) {
+    if (file == state_file) continue;
+    const std::string wanted = digest, found = digest_of_file(folder / file);
     if (found != wanted)
       fail("checkpoint", "expected {} with the digest {}, got one with {}: it is damaged",
            (folder / file).string(), wanted, found);
@@ -187,9 +198,8 @@ void check_replaceable(const fs::path& folder) {
     if (!fs::is_directory(folder)) return;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       const fs::path name = entry.path().filename();
-      constexpr std::array names = {config_file, weights_file, moments_file,
-                                    state_file,  labels_file,  tokenizer_file};
-      if (std::ranges::find(names, name) == names.end())
+      if (name != state_file && std::ranges::count(other_files, name) == 0 &&
+          std::ranges::count(asset_files, name) == 0)
         fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
              folder.string(), name.string());
     }
@@ -264,8 +274,8 @@ std::vector<std::int64_t> Checkpoints::steps() const {
       const std::string name = entry.path().filename().string();
       std::int64_t step = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-      if (error == std::errc() && end == name.data() + name.size() && entry.is_directory())
-        steps.push_back(step);
+      const bool is_step = error == std::errc() && end == name.data() + name.size();
+      if (is_step && name == std::to_string(step) && entry.is_directory()) steps.push_back(step);
     }
   });
   std::sort(steps.begin(), steps.end());
@@ -301,10 +311,19 @@ std::optional<std::int64_t> Checkpoints::newest_whole(
 
 fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_string(step); }
 
-void Checkpoints::keep(std::int64_t count) const {
+void Checkpoints::written(std::int64_t step) { with_fault_.erase(step); }
+
+void Checkpoints::keep(std::int64_t count,
+                       const std::function<void(const std::string& fault)>& report) const {
   const std::vector<std::int64_t> all = steps();
   for (auto step = all.rbegin(); step != all.rend(); ++step) {
-    if (count <= 0) remove_folder(path(*step));
+    if (count <= 0) {
+      try {
+        remove_folder(path(*step));
+      } catch (const Error& error) {
+        report(error.what());
+      }
+    }
     if (!with_fault_.contains(*step)) --count;
   }
   remove_temporaries(folder_);

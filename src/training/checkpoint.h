@@ -70,9 +70,12 @@ class Checkpoints {
 
   std::filesystem::path path(std::int64_t step) const;
 
+  /// Says that the checkpoint of `step` was written anew: it has no fault any longer.
+  void written(std::int64_t step);
+
   /// Deletes all but the newest `count`, among which those with a fault do not count, and what killed
-  /// programs left of others.
-  void keep(std::int64_t count) const;
+  /// programs left of others. `report` receives why one cannot be deleted; the others are.
+  void keep(std::int64_t count, const std::function<void(const std::string& fault)>& report) const;
 
  private:
   std::vector<std::int64_t> steps() const;

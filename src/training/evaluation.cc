@@ -87,8 +87,10 @@ class ValueErrors {
     series_ = network.columns()->shape().series();
     if (count % series_ != 0) return;
     for (std::int64_t row = 0; row < count / series_; ++row) rows_.emplace_back(tally);
-    for (std::size_t column = 0; column < dataset.column_names().size(); ++column)
-      columns_.emplace_back(tally);
+    const std::size_t names = dataset.column_names().size();
+    if (names > 0 && std::ssize(dataset.column_names()) < series_)
+      fail<UsageError>("evaluate", "expected names of at least {} columns, got {}", series_, names);
+    for (std::size_t column = 0; column < names; ++column) columns_.emplace_back(tally);
   }
 
   /// Adds those of the last loss, for examples index(0), index(1), … The last number before a target, in a
@@ -100,6 +102,9 @@ class ValueErrors {
     const View<const float> values(batch.values.data(), {targets.extent(0), inputs});
     for (std::int64_t i = 0; i < targets.extent(0); ++i) {
       const std::int64_t first = columns_.empty() ? 0 : dataset_.first_column(index(i / batch.length));
+      if (!columns_.empty() && (first < 0 || first > std::ssize(columns_) - series_))
+        fail<UsageError>("evaluate", "expected a first column in 0 … {}, got {}",
+                         std::ssize(columns_) - series_, first);
       for (std::int64_t t = 0; t < count; ++t) {
         if (std::isnan(targets(i, t))) continue;
         const double error = targets(i, t) - parameters(i, t);
@@ -382,10 +387,13 @@ std::optional<Evaluation> evaluate(Context& context, const Network& network, con
 }
 
 Evaluation evaluate(Context& context, const Model& model, const Dataset& dataset, std::int64_t examples,
-                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token,
-                    Communicator* ranks) {
+                    std::int64_t batch, bool accuracy, const TokenLossCallback& on_token, Communicator* ranks,
+                    const std::function<void()>& on_batch) {
   check_assets(model.assets(), dataset);
-  return *evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token, ranks);
+  return *evaluate(context, network_of(model), dataset, examples, batch, accuracy, on_token, ranks, [&] {
+    if (on_batch) on_batch();
+    return false;
+  });
 }
 
 }  // namespace linnet

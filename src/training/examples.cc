@@ -203,7 +203,14 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   const std::span<std::int32_t> tokens = inputs.first(targets.size());
   const std::span<float> values = part(values_, columns);
   const std::vector<PackedSequence> sequences = dataset.read_sequences(index, tokens, targets);
-  for (const PackedSequence& sequence : sequences) check_label(config, sequence.label, index);
+  std::int64_t before = 0;
+  for (const PackedSequence& sequence : sequences) {
+    if (sequence.end <= before || sequence.end > length)
+      fail<UsageError>("data", "expected sequences that end in {} … {} of example {}, got {}", before + 1,
+                       length, index, sequence.end);
+    before = sequence.end;
+    check_label(config, sequence.label, index);
+  }
   if (columns > 0) {
     const std::span<float> value_targets = part(value_targets_, dataset.target_columns());
     dataset.read_values(index, values, value_targets);
@@ -231,8 +238,8 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   };
   if (fields > 0)
     for (known = 0; known < length && !is_padding(known);) ++known;
-  else
-    for (; known > 0 && is_padding(known - 1);) --known;
+  else if (is_padding(length - 1))  // padding, or numbers that are not known
+    known = std::clamp<std::int64_t>(dataset.steps(index), 1, length);
   key_lengths_[static_cast<std::size_t>(i)] = known;
   if (fields > 0) {
     check_tokens(config.field_sizes(), tokens, targets, known, index);

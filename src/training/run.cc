@@ -89,8 +89,8 @@ class Run {
           "training",
           "expected one sequence per example (data.packing = false) with training.{}, got several",
           options.segment > 0 ? "segment" : "sequence_ranks");
-    trainer_.set_assets(
-        {config.classes > 0 ? label_names(training) : std::vector<std::string>(), training.tokenizer()});
+    trainer_.set_assets({config.classes > 0 ? label_names(training) : std::vector<std::string>(),
+                         training.tokenizer(), RunColumns::of(training).text()});
   }
 
   TrainingResult run(bool resume) {
@@ -241,15 +241,14 @@ class Run {
   }
 
   void begin_files(const Found& found) {
+    if (found.step >= 0) keep_checkpoints();  // first: it may make room for the rest
     call(callbacks_.on_begin);
-    RunColumns::of(training_).write(folder_);
     // The run may have been killed between its checkpoint and its own model, which no later step need write
     // again. A model that is newer than the checkpoint stays.
     if (found.step < 0)
       write_checkpoint();
     else if (!found.older || !has_whole_model(folder_))
       trainer_.write_model(folder_);
-    if (found.step >= 0) checkpoints_.keep(options_.keep_checkpoints);
     if (const std::int64_t unreadable =
             metrics_.begin(trainer_.steps(), trainer_.progress().evaluation_due, heading());
         unreadable > 0)
@@ -429,8 +428,13 @@ class Run {
     progress.training_data = training_data_;
     progress.validation_data = validation_data_;
     trainer_.save(checkpoints_.path(trainer_.steps()));
-    checkpoints_.keep(options_.keep_checkpoints);
+    checkpoints_.written(trainer_.steps());
+    keep_checkpoints();
     trainer_.write_model(folder_);
+  }
+
+  void keep_checkpoints() {
+    checkpoints_.keep(options_.keep_checkpoints, [&](const std::string& fault) { say(fault); });
   }
 
   /// All ranks know of a checkpoint when it is whole.

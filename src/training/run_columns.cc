@@ -9,9 +9,11 @@
 #include "base/fail.h"
 #include "base/names.h"
 #include "data/sound.h"
+#include "data/tokens.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/options.h"
+#include "model/files.h"
 
 namespace linnet {
 
@@ -31,14 +33,21 @@ RunColumns RunColumns::of(const Dataset& dataset) {
   RunColumns columns{dataset.column_names(), dataset.applied_statistics()};
   columns.form = series_form(dataset).value_or(SeriesForm{.split = sound_split(dataset)});
   columns.sound = sound_format(dataset);
+  if (const std::int64_t bytes = raw_token_bytes(dataset); bytes != DataOptions().token_bytes)
+    columns.token_bytes = bytes;
   return columns;
 }
 
-std::optional<RunColumns> RunColumns::read(const fs::path& run) {
-  const fs::path path = run / columns_file;
+std::optional<RunColumns> RunColumns::read(const fs::path& folder) {
+  const fs::path path = folder / columns_file;
   if (!fs::exists(path)) return {};
+  return parse(read_file(path, most_settings_bytes), path.string());
+}
+
+std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::string& origin) {
+  if (text.empty()) return {};
   RunColumns result;
-  const Json json = parse_json(read_file(path, most_settings_bytes), path.string());
+  const Json json = parse_json(text, origin);
   const auto numbers_for_each = [&](const std::vector<double>& numbers) {
     return numbers.size() == result.names.size() &&
            std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); });
@@ -48,10 +57,12 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
     if (json.contains("rate")) {
       result.sound = {json.at("rate").get<std::int64_t>(), json.at("channels").get<std::int64_t>(), 0};
       if (result.sound->rate < 1 || result.sound->channels < 1)
-        fail("data", "{}: expected a rate and a number of channels of at least 1, got {} and {}",
-             path.string(), result.sound->rate, result.sound->channels);
+        fail("data", "{}: expected a rate and a number of channels of at least 1, got {} and {}", origin,
+             result.sound->rate, result.sound->channels);
       return result;
     }
+    result.token_bytes = json.value("token_bytes", std::int64_t{0});
+    if (result.token_bytes != 0) return result;
     result.names = json.at("names").get<std::vector<std::string>>();
     if (!json.contains("mean")) return result;
     result.applied.mean = json.at("mean").get<std::vector<double>>();
@@ -59,15 +70,17 @@ std::optional<RunColumns> RunColumns::read(const fs::path& run) {
   } catch (const Json::exception&) {
     fail("data",
          "{}: expected names of columns, and means and deviations, or rate and channels of sound, got {}",
-         path.string(), shortened(json.dump()));
+         origin, shortened(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   if (!numbers_for_each(result.applied.mean) || !numbers_for_each(result.applied.deviation))
-    fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", path.string(),
+    fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", origin,
          result.names.size());
   return result;
 }
 
 void RunColumns::take_form(DataOptions& data) const {
+  if (data.kind == "tokens" && token_bytes != 0) data.token_bytes = token_bytes;
+  if ((data.kind != "series" || names.empty()) && (data.kind != "sound" || !sound)) return;
   data.columns = form.columns;
   data.time = form.time;
   if (!form.missing.empty()) data.missing = form.missing;
@@ -75,8 +88,14 @@ void RunColumns::take_form(DataOptions& data) const {
   data.columns_apart = !applied.mean.empty();
 }
 
-void RunColumns::write(const fs::path& run) const {
-  if (names.empty() && !sound) return;
+std::int64_t RunColumns::frames_of_step(const ModelConfig& config) const {
+  const std::int64_t samples = config.columns > 0 ? config.columns : std::ssize(config.field_sizes());
+  return std::max<std::int64_t>(samples / sound->channels, 1);
+}
+
+std::string RunColumns::text() const {
+  if (token_bytes != 0) return Json{{"token_bytes", token_bytes}}.dump(1) + "\n";
+  if (names.empty() && !sound) return {};
   Json json = sound ? Json{{"rate", sound->rate}, {"channels", sound->channels}} : Json{{"names", names}};
   if (!applied.mean.empty()) {
     json["mean"] = applied.mean;
@@ -84,7 +103,7 @@ void RunColumns::write(const fs::path& run) const {
   }
   for (const auto& [key, member] : keys_of_form)
     if (!(form.*member).empty()) json[key] = form.*member;
-  write_file_atomically(run / columns_file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 void RunColumns::check(const char* command, const std::string& origin, std::vector<std::string> found) const {

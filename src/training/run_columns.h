@@ -8,30 +8,36 @@
 #include "data/series.h"
 #include "io/sound.h"
 #include "linnet/dataset.h"
+#include "linnet/model.h"
 
 namespace linnet {
 
-/// The file of a run's folder that holds the columns of its data.
-inline constexpr const char* columns_file = "columns.json";
-
-/// What columns.json in the folder of a run holds: of real numbers the columns of its data and how they were
-/// read, which a model that has no record of its run knows from here alone; of sound its rate and channels.
+/// What columns.json in the folder of a model holds: how the data of its run were read, which a model that
+/// has no record of its run knows from here alone. Of real numbers the columns, of sound its rate and
+/// channels, of files of tokens of four bytes these.
 struct RunColumns {
   std::vector<std::string> names;
   ColumnStatistics applied;  ///< as Dataset::applied_statistics
   SeriesForm form = {};      ///< of sound the split alone
   std::optional<SoundFormat> sound = {};
+  std::int64_t token_bytes = 0;  ///< of .bin files, where that is not the default
 
   static RunColumns of(const Dataset& dataset);
 
-  /// Has `data` read the columns as those of the run were read.
+  /// Has `data` of the kind of the run's read as those of the run were read.
   void take_form(DataOptions& data) const;
 
-  /// Nothing where the folder has no such file. Throws Error for a damaged one.
-  static std::optional<RunColumns> read(const std::filesystem::path& run);
+  /// The frames of a step of sound, as a model of `config` takes them.
+  std::int64_t frames_of_step(const ModelConfig& config) const;
 
-  /// Writes the file, unless the data have no named columns and are no sound.
-  void write(const std::filesystem::path& run) const;
+  /// Nothing where the folder has no such file. Throws Error for a damaged one.
+  static std::optional<RunColumns> read(const std::filesystem::path& folder);
+
+  /// The same of the text of the file, which is empty where there is none; `origin` is named in errors.
+  static std::optional<RunColumns> parse(const std::string& text, const std::string& origin);
+
+  /// Back to text; empty where there is nothing to say.
+  std::string text() const;
 
   /// Throws UsageError, naming `command`, where the columns `found` in `origin` are others or in another
   /// order, or the run has sound.

@@ -1,6 +1,7 @@
 #include "training/run_config.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -14,15 +15,18 @@
 #include "data/image_folder.h"
 #include "data/pairs.h"
 #include "data/sound.h"
+#include "io/file.h"
 #include "io/json.h"
 #include "linnet/dataset.h"
 #include "model/access.h"
 #include "model/config.h"
 #include "model/cost.h"
+#include "model/files.h"
 #include "model/network.h"
 #include "model/segments.h"
 #include "training/config.h"
 #include "training/gradient_sum.h"
+#include "training/run_columns.h"
 
 namespace linnet {
 namespace {
@@ -46,14 +50,16 @@ std::string kind_of_folder(const fs::path& folder, const std::string& configured
 }
 
 std::string kind_of_file(const fs::path& file) {
-  std::string extension = file.extension().string();
+  std::string extension = extension_of(file.string());
   const bool gzipped = extension == ".gz";
-  if (gzipped) extension = file.stem().extension().string();
+  if (gzipped) extension = extension_of(file.stem().string());
   if (extension == ".fasta" || extension == ".fa" || extension == ".faa") return "fasta";
   if (gzipped) return "text";
   if (extension == ".npy" || extension == ".safetensors" || extension == ".bin") return "tokens";
   if (extension == ".csv") return "series";
-  if (extension == ".wav" || extension == ".flac") return "sound";
+  constexpr std::array sound = {".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3",
+                                ".aif", ".aiff", ".au",  ".caf", ".w64"};
+  if (std::ranges::count(sound, extension) > 0) return "sound";
   return "text";
 }
 
@@ -316,6 +322,10 @@ DataOptions data_for_model(const Model& model, const std::string& source, const 
   const std::optional<Columns>& columns = network_of(model).columns();
   data.columns_apart =
       data.kind == "series" && columns && columns->shape().series() == 1 && columns->is_unscaled();
+  if (const auto of_run = RunColumns::parse(model.assets().columns, columns_file)) {
+    of_run->take_form(data);
+    if (data.kind == "sound" && of_run->sound) data.patch = of_run->frames_of_step(config);
+  }
   return data;
 }
 
@@ -323,6 +333,7 @@ void take_as_test(DataOptions& data) {
   if (!takes_files(data.kind) && data.kind != "images")
     fail<UsageError>("data", "expected the part training or validation of data of the kind {}, got test",
                      data.kind);
+  if (!data.test.empty() && data.test != data.path) return;
   data.test = data.path;
   data.test_target = data.target;
   // Of these `path` also says what the statistics are.

@@ -260,6 +260,7 @@ void Trainer::Impl::restore(const std::filesystem::path& folder) {
   progress_ = read_checkpoint(folder, config_, options_, network_.table(), values_.span<float>(), optimiser_);
   if (!assets.class_names.empty()) assets_.class_names = std::move(assets.class_names);
   if (!assets.tokenizer.empty()) assets_.tokenizer = std::move(assets.tokenizer);
+  if (!assets.columns.empty()) assets_.columns = std::move(assets.columns);
   saved(folder);
   pack();
 }

@@ -86,11 +86,20 @@ TEST(Approximate, AdvisesByTheNorms) {
   EXPECT_EQ(fair["verdict"], "foretold");
   EXPECT_GT(fair["features"].get<int>(), 64);
   const Json hard = result_of({"--json", "--maps", "favor", "--norm", "20"})["advice"][0];
-  EXPECT_EQ(hard["verdict"], "hopeless");
+  EXPECT_EQ(hard["verdict"], "beyond");
+  EXPECT_THAT(hard["text"].get<std::string>(), HasSubstr("more than 1024 features"));
   EXPECT_THAT(succeed(with({"--maps", "favor", "--norm", "20"})).out, HasSubstr("favor: an error of"));
   // Norms at which trigonometric weights leave all numbers.
   const Json far = result_of({"--json", "--maps", "favor-sincos", "--norm", "100"});
-  EXPECT_EQ(far["advice"][0]["verdict"], "hopeless");
+  EXPECT_EQ(far["advice"][0]["verdict"], "beyond");
+  // A query sees half as many keys on average.
+  const auto tokens = [](const Json& advice, int per_feature) {
+    return fmt::format("about {} tokens", per_feature * advice["features"].get<int>());
+  };
+  EXPECT_THAT(easy["text"].get<std::string>(), HasSubstr(tokens(easy, 2)));
+  const Json causal =
+      result_of({"--json", "--maps", "favor", "--norm", "0.5", "--mask", "causal"})["advice"][0];
+  EXPECT_THAT(causal["text"].get<std::string>(), HasSubstr(tokens(causal, 4)));
 }
 
 TEST(Approximate, ReadsAFileAndDrawsAPlot) {

@@ -175,6 +175,11 @@ TEST(GenerateProgram, TakesLabelsByTheirNames) {
   EXPECT_NE(drawn("good"), drawn("bad"));
   refuses(usage, {"generate", run, "--label", "fine"}, {"names of the labels bad, good", "\"fine\""});
   refuses(usage, {"generate", run, "--label", "2"}, {"2"});
+  // A name that is a number is that of its label.
+  write_file_atomically(run + "/labels.json", R"(["1", "2"])");
+  const std::string good = drawn("2");
+  EXPECT_NE(drawn("1"), good);
+  EXPECT_EQ(drawn("0"), drawn("1"));
 }
 
 }  // namespace

@@ -115,6 +115,22 @@ TEST_F(OwnData, TokensOfARawFile) {
           {"more.bin", "from 0 to 262, got 65535 in step 0"});
 }
 
+TEST_F(OwnData, ConvertedModelsReadTokensOfFourBytesAsTheirRunDid) {
+  std::string bytes;
+  for (int i = 0; i < 400; ++i) bytes += std::string{static_cast<char>(i % 7), '\1', '\0', '\0'};
+  folder_.file("tokens.bin", bytes);
+  config("kind = \"tokens\"\nlength = 16\ntoken_bytes = 4\n");
+  run({"train", "config.toml", "--data", "tokens.bin", "--out", "run"});
+  succeed({"convert", path("run"), "--weights", "f32", "--out", path("converted")});
+  const auto evaluated = [&](const char* model) {
+    return json_of(
+        succeed({"evaluate", path(model), "--data", path("tokens.bin"), "--split", "test", "--json"}));
+  };
+  EXPECT_EQ(evaluated("run")["tokens"], 400);
+  for (const char* member : {"tokens", "bits_per_token"})
+    EXPECT_EQ(evaluated("converted")[member], evaluated("run")[member]) << member;
+}
+
 TEST_F(OwnData, SeriesWithTheColumnsOfTheRun) {
   const auto series = [&](const char* name, int rows) {
     std::string text = "a,b\n";

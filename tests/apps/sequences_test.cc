@@ -349,6 +349,27 @@ TEST_F(SeriesProgram, StatisticsOfColumnsApartBelongToModelsOfOneColumn) {
     refuses(usage, {command, model, "--data", data}, {"a model of one column", "got one of 2"});
 }
 
+TEST_F(SeriesProgram, ModelsThatAreCopiedOutOfTheirRunReadColumnsAsItDid) {
+  train({"data.columns=wave,ramp", "data.columns_apart=true", "model.targets=0", "training.evaluate_every=1"});
+  const std::string data = path("run.csv");
+  std::string text = "time,ramp,wave\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("{},{},{}\n", 2 * i, 500 + i, std::sin(0.3 * i));
+  folder_.file("run.csv", text);
+  const auto forecast = [&](const std::string& model) {
+    return json_of(succeed({"forecast", model, "--data", data, "--json"}))["forecast"];
+  };
+  const Json of_run = forecast(path("run") + "/best");
+  for (const std::string part : {"best", "checkpoints/1"}) {
+    std::filesystem::remove_all(path("copy"));
+    std::filesystem::copy(path("run") + "/" + part, path("copy"));
+    EXPECT_EQ(forecast(path("copy")), forecast(path("run") + "/" + part)) << part;
+  }
+  std::filesystem::copy(path("run") + "/best", path("bare"));
+  std::filesystem::remove(path("bare") + "/columns.json");
+  for (const char* command : {"forecast", "score"})
+    refuses(usage, {command, path("bare"), "--data", data}, {"columns.json", "statistics"});
+}
+
 TEST_F(SeriesProgram, ConvertedModelsReadTheColumnsAsTheirRunDid) {
   train({"data.columns=ramp,wave", "data.missing=forward-fill", "data.split=0.2,0.7"});
   const std::string once = path("once"), twice = path("twice"), bare = path("bare");

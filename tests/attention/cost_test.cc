@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
+#include "linnet/feature_map.h"
+
 namespace linnet {
 namespace {
 
@@ -78,6 +82,16 @@ TEST(Cost, FollowsTheFormulasOfTheTable) {
     EXPECT_EQ(cost.training, training) << name_of(options.family);
   };
   expect_cost(0, 100.0 * 4 * 16 * 8, 100.0 * 14 * 16 * 8);
+  // Products with the directions of queries and keys, and in training of their gradients.
+  for (const auto& [map, directions, each] :
+       {std::tuple("favor", Directions::orthogonal, 48 * 2.0 * 16),
+        {"favor", Directions::hadamard, 3 * 3 * 16.0 * 4},
+        {"favor-sincos", Directions::independent, 24 * 2.0 * 16},
+        {"random-relu", Directions::orthogonal, 48 * 2.0 * 16}}) {
+    options.linear.feature_map =
+        random_feature_map(map, sizes.head_dim, {.features = 48, .directions = directions});
+    expect_cost(0, 100.0 * (4 * 48 * 8 + 2 * each), 100.0 * (14 * 48 * 8 + 4 * each));
+  }
   for (const Family family : {Family::softmax, Family::kernel, Family::local, Family::strided}) {
     options.family = family;
     expect_cost(7, 7.0 * 2 * (16 + 8), 7.0 * (8 * 16 + 6 * 8));

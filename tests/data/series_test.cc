@@ -100,6 +100,12 @@ TEST(Series, MissingValuesAreRefusedOrFilled) {
   EXPECT_THAT(parsed("Na\n1\n").columns, ElementsAre("Na"));  // sodium
 }
 
+TEST(Series, NumbersMayHaveASign) {
+  const Series series = parsed("a,b\n+1.5,-2\n 3,+1e-3\n");
+  EXPECT_THAT(series.values, testing::ElementsAre(1.5f, -2.0f, 3.0f, 1e-3f));
+  EXPECT_THAT(error_of([] { parsed("a\n+-1\n"); }), HasSubstr("expected a number"));
+}
+
 TEST(Series, SemicolonsAndTabsPartCells) {
   const Series sensor = parsed("time;x, m;\"y;z\"\n2016-07-01;1,5;-2\n2016-07-02; 0,25 ;1e3\n");
   EXPECT_EQ(sensor.time, "time");
@@ -458,6 +464,21 @@ TEST(Series, RefusesFilesAndOptionsThatCannotBe) {
   EXPECT_THAT(error({.path = path, .length = 4, .validation = folder.file("b.csv", counting(3))}),
               AllOf(HasSubstr("b.csv"), HasSubstr("data.length = 4 rows, got 3")));
   EXPECT_THAT(error({.path = folder / "none.csv", .length = 4}), HasSubstr("none.csv"));
+}
+
+TEST(Series, ColumnsThatF32CannotTellApartAreRefused) {
+  const TemporaryFolder folder;
+  const auto written = [&](double offset, double step) {
+    std::string text = "a,b\n";
+    for (int i = 0; i < 40; ++i) text += fmt::format("{},{:.6f}\n", i, offset + step * i);
+    return DataOptions{.kind = "series", .path = folder.file("b.csv", text), .length = 4};
+  };
+  EXPECT_THAT(error_of([&] { open_datasets(written(1e9, 1)); }),
+              AllOf(HasSubstr("b.csv: expected numbers that f32 can hold in column \"b\""),
+                    HasSubstr("subtract a constant")));
+  EXPECT_NO_THROW(open_datasets(written(1e9, 512)));   // which it holds exactly
+  EXPECT_NO_THROW(open_datasets(written(1e4, 0.01)));  // which it rounds by a 1/20 of a step
+  EXPECT_NO_THROW(open_datasets(written(1e9, 0)));
 }
 
 // The standard split of ETTh1: 12, 4 and 4 months of 30 days.

@@ -52,6 +52,24 @@ TEST(Sound, ReadsBackWhatWasWritten) {
   }
 }
 
+TEST(Sound, RefusesWavFilesThatHaveBeenCut) {
+  const TemporaryFolder folder;
+  write_sound(folder / "a.wav", wave(1000), 1, 8000);
+  const std::string whole = read_file(folder / "a.wav");
+  for (const std::size_t bytes : {whole.size() - 1, whole.size() / 2, std::size_t{60}}) {
+    write_file_atomically(folder / "cut.wav", whole.substr(0, bytes));
+    EXPECT_THAT(error_of([&] { SoundFile(folder / "cut.wav"); }),
+                AllOf(HasSubstr("cut.wav: expected 2000 bytes of samples, got"), HasSubstr("has been cut")));
+  }
+  // Of a program that did not know the size.
+  std::string piped = whole;
+  const std::size_t size = piped.find("data") + 4;
+  std::ranges::fill(piped.begin() + static_cast<std::ptrdiff_t>(size),
+                    piped.begin() + static_cast<std::ptrdiff_t>(size + 4), '\xff');
+  write_file_atomically(folder / "piped.wav", piped);
+  EXPECT_EQ(SoundFile(folder / "piped.wav").format().frames, 1000);
+}
+
 TEST(Sound, ReadsFlacFromAnyPosition) {
   const TemporaryFolder folder;
   const std::vector<float> samples = wave(40000);

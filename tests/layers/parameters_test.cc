@@ -29,6 +29,20 @@ TEST(ParameterTable, AlignsEveryParameterTo64Bytes) {
   EXPECT_GE(table.size(), end);
 }
 
+TEST(ParameterTable, WhatOnlySomeAttentionsHaveLeavesTheRandomNumbersOfOthers) {
+  const auto drawn = [](bool more) {
+    ParameterTable table;
+    table.add("a", {3}, normal(1), true);
+    if (more) table.add("projection", {4}, normal(1), true, ParameterTable::Numbers::apart);
+    if (more) table.add_untrained("directions", {4}, normal(1));
+    const ParameterPlace last = table.add("b", {3}, normal(1), true);
+    std::vector<float> values(static_cast<std::size_t>(table.size()));
+    table.initialise(values, 7);
+    return std::vector<float>(values.begin() + last.offset(), values.begin() + last.offset() + 3);
+  };
+  EXPECT_EQ(drawn(true), drawn(false));
+}
+
 TEST(ParameterTable, RefusesMoreThanAnyMemoryHolds) {
   ParameterTable table;
   const std::int64_t large = std::int64_t{1} << 60;

@@ -174,7 +174,7 @@ void run(const Arguments& arguments) {
     progress.hint(fmt::format("{} with {} features", map, options.features));
     rows.push_back(measure(context, inputs.heads, map, options, arguments.draws));
   }
-  result["advice"] = advice(rows, arguments.error, result["norms"]);
+  result["advice"] = advice(rows, arguments.error, result["norms"], inputs.heads.front().causal);
   result["rows"] = std::move(rows);
   if (arguments.linformer) {
     progress.hint("singular values");

@@ -30,8 +30,8 @@ std::string plain_directions(const Json& rows);
 
 /// For every map how many features keep the output's error below `wanted`, from the rows of `approximate`: a
 /// JSON object each, with a sentence `text`. Independent directions are left out where there are others.
-/// `norms` are those of the heads.
-Json advice(const Json& rows, double wanted, const Json& norms);
+/// `norms` are those of the heads, which see earlier tokens alone where they are `causal`.
+Json advice(const Json& rows, double wanted, const Json& norms, bool causal);
 
 /// Draws the errors of weights and output, and where there are some those of low rank, into an SVG file.
 void plot_approximation(const Json& result, const std::string& path);

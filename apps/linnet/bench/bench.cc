@@ -1,6 +1,7 @@
 #include "bench/bench.h"
 
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -136,6 +137,9 @@ Ceiling ceiling(Context& context, const std::string& dtype) {
 
 void begin_row(Context& context, const std::string& dtype) {
   ceiling(context, dtype);
+  // What the rows before have left, in the context and in the heap, is none of this row's.
+  context = Context(context.threads());
+  malloc_trim(0);
   reset_peak_memory();
 }
 

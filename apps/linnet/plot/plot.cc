@@ -215,11 +215,15 @@ class Panel {
   Stroke stroke(std::size_t i) const {
     constexpr std::size_t many = 200;
     const bool thin = lines_[i]->points.size() > many;
+    // Lines beyond the colours have them again, with dots and then with dots and dashes.
+    const int own = lines_[i]->colour;
+    const std::size_t again = (own < 0 ? i : static_cast<std::size_t>(own)) / std::size(colours);
+    const std::vector<double> patterns[] = {{}, {2, 3}, {10, 3, 2, 3}};
     return {colour(i),
-            thin                      ? 1.0
-            : colour(i) == colours[0] ? 4.0
-                                      : 2.0,
-            lines_[i]->dashed ? std::vector<double>{7, 4} : std::vector<double>{}};
+            thin                                    ? 1.0
+            : colour(i) == colours[0] && again == 0 ? 4.0
+                                                    : 2.0,
+            lines_[i]->dashed ? std::vector<double>{7, 4} : patterns[again % std::size(patterns)]};
   }
 
   void line(const Point& from, const Point& to, const Stroke& stroke) {

@@ -51,6 +51,9 @@ class LateDraws {
   RandomMap map() const { return map_; }
   std::int64_t head_dim() const { return head_dim_; }
   std::int64_t directions() const { return directions_; }
+  bool are_hadamard() const {
+    return directions_drawn(options_.directions, head_dim_) == Directions::hadamard;
+  }
 
   /// From any thread.
   const RandomDraws& get() const;
@@ -66,6 +69,10 @@ class LateDraws {
 
 /// The random map of such draws.
 std::shared_ptr<const FeatureMap> random_feature_map(std::shared_ptr<const LateDraws> draws);
+
+/// FLOPs of the products of a row with the directions of a random map: 2 E for each, or for Hadamard ones the
+/// additions of their transforms where these are fewer. 0 for other maps.
+double direction_flops(const FeatureMap& map);
 
 /// Makes the directions of signs and lengths. Fails with a sentence where `draws` do not fit together or are
 /// not those of `map`.

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -18,14 +20,23 @@ class RandomMapOf : public Base {
       : map_(map),
         head_dim_(draws.head_dim),
         directions_(std::ssize(draws.directions) / draws.head_dim),
+        hadamard_(!draws.signs.empty()),
         numbers_(std::in_place, map, std::move(draws)) {}
   explicit RandomMapOf(std::shared_ptr<const LateDraws> late)
       : map_(late->map()),
         head_dim_(late->head_dim()),
         directions_(late->directions()),
+        hadamard_(late->are_hadamard()),
         late_(std::move(late)) {}
 
   std::string name() const final { return info().name; }
+
+  double flops_of_directions() const {
+    const auto e = static_cast<double>(head_dim_), dense = 2 * e * static_cast<double>(directions_);
+    if (!hadamard_) return dense;
+    const auto blocks = static_cast<double>((directions_ + head_dim_ - 1) / head_dim_);
+    return std::min(dense, blocks * kDiagonals * e * std::log2(e));
+  }
 
   std::int64_t features(std::int64_t head_dim) const final {
     if (head_dim != head_dim_)
@@ -70,6 +81,7 @@ class RandomMapOf : public Base {
  private:
   RandomMap map_;
   std::int64_t head_dim_, directions_;
+  bool hadamard_;
   std::shared_ptr<const LateDraws> late_;  // or null where the numbers are there from the beginning
   mutable std::once_flag once_;
   mutable std::optional<Numbers> numbers_;
@@ -95,6 +107,13 @@ class LogScaledRandomMap final : public RandomMapOf<LogScaledMap> {
 };
 
 }  // namespace
+
+double direction_flops(const FeatureMap& map) {
+  if (const auto* plain = dynamic_cast<const PlainRandomMap*>(&map)) return plain->flops_of_directions();
+  if (const auto* scaled = dynamic_cast<const LogScaledRandomMap*>(&map))
+    return scaled->flops_of_directions();
+  return 0;
+}
 
 std::shared_ptr<const FeatureMap> random_feature_map(const std::string& map, RandomDraws draws) {
   const RandomMap kind = find_random_map(map);

@@ -19,7 +19,10 @@ void exact_backward(const AttentionOptions& options, const ReferenceGradients& g
 AttentionCost cost_of(const AttentionOptions& options, const CostSizes& sizes, double) {
   const double features = static_cast<double>(options.linear.feature_map->features(sizes.head_dim));
   const double products = static_cast<double>(sizes.length) * features * static_cast<double>(sizes.value_dim);
-  return {4 * products, 14 * products};
+  // Of queries and keys, and in training of their gradients.
+  const double directions =
+      2 * static_cast<double>(sizes.length) * direction_flops(*options.linear.feature_map);
+  return {4 * products + directions, 14 * products + 2 * directions};
 }
 
 void add_keys(Settings& settings, AttentionConfig& config) {
@@ -97,8 +100,8 @@ const FamilyEntry linear_family = {
              .name = "linear",
              .masks = "every mask; quadratic with boolean masks",
              .recurrent = true,
-             .cost = "4 F M",
-             .training = "14 F M",
+             .cost = "4 F M, with 4 E for each direction of random maps",
+             .training = "14 F M, with 8 E for each direction",
              .state = "F M + F",
              .takes_feature_map = true,
              .takes_decay = true},
