@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numbers>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "given_data.h"
 #include "io/file.h"
 #include "linnet/tokenizer.h"
+#include "model/files.h"
 #include "outputs.h"
 #include "rank_threads.h"
 #include "ranks.h"
@@ -55,6 +57,18 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
   if (!arguments.directions.empty()) set("directions", arguments.directions);
   return settings;
+}
+
+/// Throws UsageError where --attention names a family that takes its keys from elsewhere than the model's
+/// weights give them: lsh takes the queries.
+void check_keys(const Arguments& arguments) {
+  if (arguments.attention.empty() || is_feature_map(arguments.attention)) return;
+  const ModelConfig config = read_config(std::filesystem::path(arguments.model) / config_file);
+  const bool queries = info_of(find_family(arguments.attention)).keys_are_queries;
+  for (const Family family : layer_families(config.attention, config.layers))
+    if (info_of(family).keys_are_queries != queries)
+      fail<UsageError>("evaluate", "expected --attention with {}, as the model's layers of {}, got {}",
+                       queries ? "keys of its own" : "queries for keys", name_of(family), arguments.attention);
 }
 
 /// A feature map means nothing to a model without linear attention, nor features and directions to one
@@ -215,6 +229,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
         {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
   });
   Context context(threads_of_rank(ranks, arguments.threads));
+  check_keys(arguments);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   check_features(arguments, model->config());

@@ -198,6 +198,8 @@ TEST_F(DamagedData, SourcesThatDoNotFitAreRefused) {
   refuses(usage, {"evaluate", tiny.text(), "--data", "digits"}, {"digits", "pixels"});
   refuses(usage, {"evaluate", tiny.digits(), "--data", "copy"}, {"model.vocabulary", "11", "8"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", tiny.learnt()}, {"model.vocabulary", "256", "11"});
+  refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--attention", "lsh"},
+          {"[evaluate] expected --attention with keys of its own", "linear", "got lsh"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--attention", "softmaxx"},
           {"softmaxx", "softmax"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--feature-map", "rellu"}, {"rellu", "relu"});

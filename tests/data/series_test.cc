@@ -160,7 +160,7 @@ TEST(Series, ALikelyTimeIsTheFirstColumnOfRisingIntegers) {
 
 TEST(Series, NamesTheCellsThatAreWrong) {
   EXPECT_THAT(refusal("a,b\n1,2\n3,four\n"), HasSubstr("\"b\" of line 3, got \"four\""));
-  for (const char* cell : {"1e99", "inf", "-Infinity", "1e999", "0x10", "1;5", "1 2", "+1", "1.5.2"})
+  for (const char* cell : {"1e99", "inf", "-Infinity", "1e999", "0x10", "1;5", "1 2", "+-1", "1.5.2"})
     EXPECT_THAT(refusal(fmt::format("a\n1\n{}\n", cell)), HasSubstr(fmt::format("line 3, got \"{}\"", cell)));
   EXPECT_THAT(refusal("t,a\n2016-07-01,1\n2016-07-32,2\n"),
               AllOf(HasSubstr("a time in column \"t\" of line 3"), HasSubstr("2016-07-32")));
