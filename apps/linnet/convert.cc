@@ -30,8 +30,7 @@ void check_caches(const Model& model) {
 
 void run(const Arguments& arguments) {
   const std::filesystem::path out(arguments.out);
-  if (std::filesystem::exists(out) &&
-      !(std::filesystem::is_directory(out) && std::filesystem::is_empty(out)))
+  if (std::filesystem::exists(out) && !(std::filesystem::is_directory(out) && std::filesystem::is_empty(out)))
     fail<UsageError>("convert", "expected --out to be a new or empty folder, got {}, which holds something",
                      out.string());
   const auto before = Model::load(arguments.model);

@@ -68,7 +68,8 @@ void check_keys(const Arguments& arguments) {
   for (const Family family : layer_families(config.attention, config.layers))
     if (info_of(family).keys_are_queries != queries)
       fail<UsageError>("evaluate", "expected --attention with {}, as the model's layers of {}, got {}",
-                       queries ? "keys of its own" : "queries for keys", name_of(family), arguments.attention);
+                       queries ? "keys of its own" : "queries for keys", name_of(family),
+                       arguments.attention);
 }
 
 /// A feature map means nothing to a model without linear attention, nor features and directions to one

@@ -275,8 +275,9 @@ DType Safetensors::dtype(const std::string& name) const {
   const Entry& entry = find(name);
   const FileType* type = type_named(entry.type);
   if (type == nullptr || !type->dtype)
-    fail("safetensors", "{}: expected elements of F32, BF16, F64, I32, I64, U8 or I8 in tensor \"{}\", got {}",
-         origin_, name, entry.type);
+    fail("safetensors",
+         "{}: expected elements of F32, BF16, F64, I32, I64, U8 or I8 in tensor \"{}\", got {}", origin_,
+         name, entry.type);
   return *type->dtype;
 }
 

@@ -22,8 +22,8 @@ namespace {
 constexpr std::int64_t most_channels = 1024;  // libsndfile's own limit
 constexpr sf_count_t most_wav_bytes = 0xffffffff;
 
-/// Throws Error for a WAV file that ends before its samples do, which libsndfile reads as far as it goes. Programs
-/// that write into a pipe do not know the size, and write one that no file has.
+/// Throws Error for a WAV file that ends before its samples do, which libsndfile reads as far as it goes.
+/// Programs that write into a pipe do not know the size, and write one that no file has.
 void check_whole(const std::filesystem::path& path) {
   const InputFile file(path);
   constexpr std::uint64_t header_bytes = 12, unknown = 0x7f000000;
@@ -40,8 +40,8 @@ void check_whole(const std::filesystem::path& path) {
     file.read(at, std::as_writable_bytes(std::span(&chunk, 1)));
     if (std::string_view(chunk.name, 4) != "data") continue;
     if (const std::uint64_t left = file.size() - at - sizeof chunk; chunk.size > left && chunk.size < unknown)
-      fail("sound", "{}: expected {} bytes of samples, got {}: the file has been cut", path.string(), chunk.size,
-           left);
+      fail("sound", "{}: expected {} bytes of samples, got {}: the file has been cut", path.string(),
+           chunk.size, left);
     return;
   }
 }

@@ -76,8 +76,7 @@ ParameterPlace ParameterTable::add_weights(std::string name, Shape shape, Initia
 
 ParameterPlace ParameterTable::add_untrained(std::string name, Shape shape, Initialiser initial,
                                              NumberRange range) {
-  ParameterPlace place =
-      add(std::move(name), std::move(shape), std::move(initial), false, Numbers::apart);
+  ParameterPlace place = add(std::move(name), std::move(shape), std::move(initial), false, Numbers::apart);
   rows_.back().trained = false;
   rows_.back().range = range;
   return place;

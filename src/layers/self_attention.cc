@@ -41,8 +41,7 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
     const double gamma = initial[static_cast<std::size_t>(head)];
     return static_cast<float>(std::log(gamma / (1 - gamma)));
   };
-  decay_logit_ =
-      table.add(name + ".decay", {parts.heads}, logit, false, ParameterTable::Numbers::apart);
+  decay_logit_ = table.add(name + ".decay", {parts.heads}, logit, false, ParameterTable::Numbers::apart);
 }
 
 void SelfAttention::add_projections(ParameterTable& table, const std::string& name) {
@@ -57,7 +56,8 @@ void SelfAttention::add_projections(ParameterTable& table, const std::string& na
                         : table.add(name + ".key_projection", shape, initial, true, apart);
   const bool both =
       wanted.sharing == ProjectionSharing::key_value || wanted.sharing == ProjectionSharing::layerwise;
-  value_projection_ = both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true, apart);
+  value_projection_ =
+      both ? *key_projection_ : table.add(name + ".value_projection", shape, initial, true, apart);
 }
 
 namespace {

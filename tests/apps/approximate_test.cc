@@ -82,13 +82,14 @@ TEST(Approximate, AdvisesByTheNorms) {
   EXPECT_EQ(easy["verdict"], "measured");
   EXPECT_LE(easy["features"].get<int>(), 64);
   // As errors fall between the last two numbers of features.
-  const Json fair = json_of(succeed(with({"--json", "--maps", "favor", "--deviation", "0.5", "--error", "0.03"},
-                                         "64,1024"))),
+  const Json fair = json_of(succeed(
+                 with({"--json", "--maps", "favor", "--deviation", "0.5", "--error", "0.03"}, "64,1024"))),
              rows = fair["rows"];
   EXPECT_EQ(fair["advice"][0]["verdict"], "foretold");
   const double first = rows[0]["output"]["error"], last = rows[1]["output"]["error"],
                slope = std::min(0.5, std::log(first / last) / std::log(16.0));
-  EXPECT_NEAR(fair["advice"][0]["features"].get<double>() / (1024 * std::pow(last / 0.03, 1 / slope)), 1, 0.06);
+  EXPECT_NEAR(fair["advice"][0]["features"].get<double>() / (1024 * std::pow(last / 0.03, 1 / slope)), 1,
+              0.06);
   const Json hard = result_of({"--json", "--maps", "favor", "--norm", "20"})["advice"][0];
   EXPECT_EQ(hard["verdict"], "beyond");
   EXPECT_THAT(hard["text"].get<std::string>(), HasSubstr("more than 1024 features"));

@@ -83,11 +83,10 @@ TEST(Cost, FollowsTheFormulasOfTheTable) {
   };
   expect_cost(0, 100.0 * 4 * 16 * 8, 100.0 * 14 * 16 * 8);
   // Products with the directions of queries and keys, and in training of their gradients.
-  for (const auto& [map, directions, each] :
-       {std::tuple("favor", Directions::orthogonal, 48 * 2.0 * 16),
-        {"favor", Directions::hadamard, 3 * 3 * 16.0 * 4},
-        {"favor-sincos", Directions::independent, 24 * 2.0 * 16},
-        {"random-relu", Directions::orthogonal, 48 * 2.0 * 16}}) {
+  for (const auto& [map, directions, each] : {std::tuple("favor", Directions::orthogonal, 48 * 2.0 * 16),
+                                              {"favor", Directions::hadamard, 3 * 3 * 16.0 * 4},
+                                              {"favor-sincos", Directions::independent, 24 * 2.0 * 16},
+                                              {"random-relu", Directions::orthogonal, 48 * 2.0 * 16}}) {
     options.linear.feature_map =
         random_feature_map(map, sizes.head_dim, {.features = 48, .directions = directions});
     expect_cost(0, 100.0 * (4 * 48 * 8 + 2 * each), 100.0 * (14 * 48 * 8 + 4 * each));

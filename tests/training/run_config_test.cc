@@ -97,9 +97,9 @@ TEST(RunConfig, DataOfAModelHaveItsForm) {
 TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   const Folder folder;
   std::filesystem::create_directories(folder / "images/cats");
-  for (const char* name : {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "a.csv", "b.csv",
-                           "a.wav", "a.flac", "b.fasta.gz", "b.csv.gz", "images/cats/1.png", "A.CSV", "A.Fasta.GZ",
-                           "A.WAV", "a.ogg", "a.AIFF"})
+  for (const char* name :
+       {"a.txt", "a.npy", "a.safetensors", "a.bin", "b.bin", "a.fa", "a.csv", "b.csv", "a.wav", "a.flac",
+        "b.fasta.gz", "b.csv.gz", "images/cats/1.png", "A.CSV", "A.Fasta.GZ", "A.WAV", "a.ogg", "a.AIFF"})
     write_file_atomically(folder / name, "x");
   const auto kind_of = [&](const std::string& source, const char* kind = "digits") {
     DataOptions data{.kind = kind};
@@ -116,7 +116,8 @@ TEST(RunConfig, SourcesAreRecognisedByTheirNames) {
   EXPECT_EQ(kind_of("a.bin," + (folder / "b.bin").string()), "tokens");
   EXPECT_EQ(kind_of("A.CSV"), "series");
   EXPECT_EQ(kind_of("A.Fasta.GZ"), "fasta");
-  for (const char* source : {"a.wav", "a.flac", "A.WAV", "a.ogg", "a.AIFF"}) EXPECT_EQ(kind_of(source), "sound");
+  for (const char* source : {"a.wav", "a.flac", "A.WAV", "a.ogg", "a.AIFF"})
+    EXPECT_EQ(kind_of(source), "sound");
   EXPECT_EQ(kind_of("a.csv"), "series");
   EXPECT_EQ(kind_of("a.csv, " + (folder / "b.csv").string()), "series");
   EXPECT_EQ(kind_of("a.bin", "bytes"), "bytes");

@@ -528,7 +528,9 @@ class Numbers final : public Dataset {
   ColumnStatistics column_statistics() const override { return {{0}, {1}}; }
   std::vector<std::string> column_names() const override { return names_; }
   std::int64_t first_column(std::int64_t index) const override { return index; }
-  std::int64_t steps(std::int64_t index) const override { return steps_ > 0 ? steps_ : Dataset::steps(index); }
+  std::int64_t steps(std::int64_t index) const override {
+    return steps_ > 0 ? steps_ : Dataset::steps(index);
+  }
   std::int64_t read(std::int64_t index, std::span<std::int32_t>, std::span<std::int32_t>) const override {
     return index % 2;
   }
@@ -557,8 +559,9 @@ TEST(Evaluation, TakesStepsThatAreNotKnownForPaddingOnlyWhereTheDataDo) {
       std::vector<float> values(6), targets(6);
       data.read_values(i, values, targets);
       const std::int64_t known = steps == 0 ? 4 : steps;
-      const Tensor found = model->classify(any_context(), {.length = known, .values = std::span(values).first(
-                                                               static_cast<std::size_t>(known))});
+      const Tensor found = model->classify(
+          any_context(),
+          {.length = known, .values = std::span(values).first(static_cast<std::size_t>(known))});
       bits -= std::log2(found.view<float>()(0, i % 2)) / 3;
     }
     EXPECT_NEAR(evaluate(any_context(), *model, data, 0, 2).bits, bits, 1e-6) << steps;
@@ -571,7 +574,9 @@ TEST(Evaluation, RefusesColumnsThatHaveNoName) {
   config.columns = 1;
   const auto model = random_model(config, 5);
   EXPECT_NO_THROW(evaluate(any_context(), *model, Numbers(6, {"a", "b", "c"}), 0, 3));
-  EXPECT_THAT(error_of<UsageError>([&] { evaluate(any_context(), *model, Numbers(6, {"a", "b"}), 0, 3); }),
+  EXPECT_THAT(error_of<UsageError>([&] {
+                evaluate(any_context(), *model, Numbers(6, {"a", "b"}), 0, 3);
+              }),
               HasSubstr("[evaluate] expected a first column in 0 … 1, got 2"));
 }
 
