@@ -48,13 +48,13 @@ def test_padding_changes_no_prediction():
 
 
 def test_numbers_that_are_not_known_are_no_padding():
-    settings = {"model__vocabulary": 0, "model__columns": 2, "model__objective": "classify", "model__classes": 3}
-    model = linnet.random_model(tiny(model__bidirectional=True, **settings), seed=6)
+    settings = {"model__objective": "classify", "model__classes": 3, "model__bidirectional": True, "model__length": 16}
+    model = linnet.random_model(tiny(model__vocabulary=0, model__columns=2, **settings), seed=6)
     values, labels = uniform(4, 6, 16, 2), np.arange(6) % 3
     values[:, 10:] = np.nan
 
     def bits(lengths):
-        found = [model.classify(values[i, : lengths[i]])[labels[i]] for i in range(6)]
+        found = [model.classify(values=values[i, : lengths[i]])[labels[i]] for i in range(6)]
         return -np.mean(np.log2(found))
 
     whole = linnet.evaluate(model, linnet.Dataset(values=values, labels=labels))["bits"]
