@@ -44,7 +44,7 @@ void run(const Arguments& arguments) {
   AtomicFolder folder(out, AtomicFolder::Place::new_or_empty);
   after->save(folder.path());
   // The columns.json of an older run does not say how they were read; its run.toml does.
-  if (const auto columns = columns_of_model(arguments.model))
+  if (const auto columns = columns_of_model(arguments.model); columns && !columns->text().empty())
     write_file_atomically(folder.path() / columns_file, columns->text());
   folder.commit();
   fmt::print("{}: {} weights, {} parameters in {:.1f} MB (before: {} in {:.1f} MB)\n", out.string(),

@@ -191,8 +191,9 @@ class Dataset:
         split : str, optional
             "training", "validation", or "test", which takes all of the files.
         settings : mapping, optional
-            How the files are read and divided, by the keys ``data.*`` of a configuration other than data.kind and data.path, as the
-            model was trained: ``{"data.columns": "load,wind", "data.split": "2017-01-01,2018-01-01"}``. `linnet.settings` lists them.
+            How the files are read and divided, by the keys ``data.*`` of a configuration other than data.kind and data.path:
+            ``{"data.columns": "load,wind", "data.split": "2017-01-01,2018-01-01"}``. `linnet.settings` lists them. Without them
+            series, sound and files of tokens are read as those that the model was trained with, which its folder says.
 
         Raises
         ------

@@ -71,11 +71,9 @@ Json advice_of(const std::string& name, const std::vector<Json>& rows, double wa
   }
   result["verdict"] = "beyond";
   result["text"] = fmt::format(
-      "{}: an error of {:g} takes more than {} features, if any number suffices: it is {} with {}. The norms "
-      "of "
-      "queries and keys are {:.3g} and {:.3g} and logits reach {:.3g}. Measure larger numbers with "
-      "--features, use "
-      "softmax, or train with the map.",
+      "{}: an error of {:g} takes more than {} features, if any number suffices: it is {} with {}. The "
+      "norms of queries and keys are {:.3g} and {:.3g} and logits reach {:.3g}. Measure larger numbers with "
+      "--features, use softmax, or train with the map.",
       name, wanted, static_cast<std::int64_t>(most * features),
       std::isfinite(at_most) ? fmt::format("{:.2g}", at_most) : "infinite",
       last["features"].get<std::int64_t>(), norms["query"].get<double>(), norms["key"].get<double>(),
