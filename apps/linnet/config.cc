@@ -68,9 +68,8 @@ Split split_named(const std::string& name) {
 fs::path find_config(const std::string& file_or_name) {
   if (fs::is_regular_file(file_or_name)) return file_or_name;
   std::error_code ignored;
-  if (const fs::path shipped = shipped_folder() / (file_or_name + ".toml");
-      fs::is_regular_file(shipped, ignored))
-    return shipped;
+  fs::path candidate = shipped_folder() / (file_or_name + ".toml");
+  if (fs::is_regular_file(candidate, ignored)) return candidate;
   const fs::path file = file_or_name;
   if (file.has_parent_path() || file.extension() == ".toml")
     fail<UsageError>("config", "expected a TOML file, got {}, {}", file_or_name,

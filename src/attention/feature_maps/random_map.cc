@@ -34,8 +34,8 @@ class RandomMapOf : public Base {
   double flops_of_directions() const {
     const auto e = static_cast<double>(head_dim_), dense = 2 * e * static_cast<double>(directions_);
     if (!hadamard_) return dense;
-    const auto blocks = static_cast<double>((directions_ + head_dim_ - 1) / head_dim_);
-    return std::min(dense, blocks * kDiagonals * e * std::log2(e));
+    const std::int64_t blocks = (directions_ + head_dim_ - 1) / head_dim_;
+    return std::min(dense, static_cast<double>(blocks) * kDiagonals * e * std::log2(e));
   }
 
   std::int64_t features(std::int64_t head_dim) const final {
