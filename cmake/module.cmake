@@ -75,7 +75,9 @@ function(linnet_test name)
   # With -O1 g++ 12 sees copies beyond the ends of long strings (its bug 105651 again).
   target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>
     $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds> $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow>)
-  if(TARGET linnet_precompiled_test)
+  if(NOT test_MODULES)
+    # Without the modules' options it could not take what was compiled with them.
+  elseif(TARGET linnet_precompiled_test)
     target_precompile_headers(${name}_test REUSE_FROM linnet_precompiled_test)
   else()
     target_precompile_headers(${name}_test PRIVATE <algorithm> <cmath> <filesystem> <functional> <string> <vector>
