@@ -194,7 +194,7 @@ std::int64_t Dataset::steps(std::int64_t index) const {
                                  [](float number) { return std::isnan(number); });
     };
     std::size_t known = rows;
-    while (known > 0 && is_padding(values, known - 1) && is_padding(targets, known - 1)) --known;
+    while (known > 1 && is_padding(values, known - 1) && is_padding(targets, known - 1)) --known;
     return static_cast<std::int64_t>(known);
   }
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(length()) * each), targets(tokens.size());

@@ -246,8 +246,7 @@ void check_digits(const AllSeries& all, const std::vector<fs::path>& files) {
           range.rounding * least_levels > range.most - range.least)
         fail("data",
              "{}: expected numbers that f32 can hold in column \"{}\", got {} … {}, which it rounds by up to "
-             "{:.3g}; "
-             "subtract a constant from them",
+             "{:.3g}; subtract a constant from them",
              files[i].string(), all[i].columns[c], range.least, range.most, range.rounding);
 }
 

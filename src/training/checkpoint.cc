@@ -120,6 +120,12 @@ constexpr std::array other_files = {config_file, weights_file, moments_file};
 constexpr std::array asset_files = {labels_file, tokenizer_file, columns_file};
 constexpr std::size_t digest_digits = 16;
 
+/// Whether a checkpoint may have a file of that name.
+bool is_of_checkpoint(const std::string& name) {
+  return name == state_file || std::ranges::count(other_files, name) > 0 ||
+         std::ranges::count(asset_files, name) > 0;
+}
+
 void write_state(const fs::path& folder, Json state) {
   const std::string zeros(digest_digits, '0');
   Json& digests = state[digests_member] = Json::object();
@@ -154,17 +160,13 @@ Json read_state(const fs::path& folder) {
   const Json& digests = state[digests_member];
   if (!digests.is_object()) damaged();
   for (const auto& [file, value] : digests.items())
-    if (file != state_file &&
-        std::ranges::count(other_files, file) + std::ranges::count(asset_files, file) == 0)
-      damaged();
+    if (!is_of_checkpoint(file) || !value.is_string()) damaged();
   const auto digest = [&](const char* file) {
     const auto found = digests.find(file);
-    if (found == digests.end() || !found->is_string()) damaged();
+    if (found == digests.end()) damaged();
     return found->get<std::string>();
   };
   for (const char* file : other_files) digest(file);
-  for (const char* file : asset_files)
-    if (digests.contains(file)) digest(file);
   const std::string own = digest(state_file);
   const std::size_t at = text.rfind(own);
   if (own.size() != digest_digits || at == std::string::npos) damaged();
@@ -198,8 +200,7 @@ void check_replaceable(const fs::path& folder) {
     if (!fs::is_directory(folder)) return;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       const fs::path name = entry.path().filename();
-      if (name != state_file && std::ranges::count(other_files, name) == 0 &&
-          std::ranges::count(asset_files, name) == 0)
+      if (!is_of_checkpoint(name))
         fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
              folder.string(), name.string());
     }

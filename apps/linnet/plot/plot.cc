@@ -206,23 +206,24 @@ class Panel {
                static_cast<double>(marks) * label_height / plot_height, chart_.linear);
   }
 
-  const char* colour(std::size_t i) const {
+  /// The place of a line's colour, which may be beyond the number of colours.
+  std::size_t place(std::size_t i) const {
     const int own = lines_[i]->colour;
-    return colours[(own < 0 ? i : static_cast<std::size_t>(own)) % std::size(colours)];
+    return own < 0 ? i : static_cast<std::size_t>(own);
   }
+  const char* colour(std::size_t i) const { return colours[place(i) % std::size(colours)]; }
   /// Wider below, narrower above, so that lines that coincide are both seen. Lines of many points are thin:
   /// their points lie closer together than a wide line is.
   Stroke stroke(std::size_t i) const {
     constexpr std::size_t many = 200;
     const bool thin = lines_[i]->points.size() > many;
     // Lines beyond the colours have them again, with dots and then with dots and dashes.
-    const int own = lines_[i]->colour;
-    const std::size_t again = (own < 0 ? i : static_cast<std::size_t>(own)) / std::size(colours);
+    const std::size_t again = place(i) / std::size(colours);
     const std::vector<double> patterns[] = {{}, {2, 3}, {10, 3, 2, 3}};
     return {colour(i),
-            thin                                    ? 1.0
-            : colour(i) == colours[0] && again == 0 ? 4.0
-                                                    : 2.0,
+            thin            ? 1.0
+            : place(i) == 0 ? 4.0
+                            : 2.0,
             lines_[i]->dashed ? std::vector<double>{7, 4} : patterns[again % std::size(patterns)]};
   }
 
