@@ -78,7 +78,11 @@ Source source_of(const Model& model, const std::string& text, std::int64_t wante
   if (!config.has_encoder()) source.tokens.push_back(pair_separator);
   if (config.positions != Positions::learned) return source;
   const std::int64_t known = config.has_encoder() ? 0 : std::ssize(source.tokens);
-  if (wanted == 0) source.most = std::max<std::int64_t>(config.length - known, 1);
+  if (wanted == 0 && known >= config.length)
+    fail<UsageError>("generate",
+                     "expected a source of less than {} tokens, the model's learned positions, got {} tokens",
+                     config.length, known);
+  if (wanted == 0) source.most = config.length - known;
   if (known + source.most > config.length)
     fail<UsageError>(
         "generate",
@@ -101,39 +105,47 @@ void warn_of_long_sources(const ModelConfig& config, const std::vector<Source>& 
                     most, longest));
 }
 
-/// The answers to a share of the sources.
+/// The answers to a share of the sources. A stream whose answer has come to its end takes the next source.
 std::vector<std::vector<std::int32_t>> draw(const std::shared_ptr<const Model>& model, const Answers& answers,
                                             const std::vector<Source>& sources, Share share) {
-  const auto count = static_cast<std::size_t>(share.size());
-  if (count == 0) return {};
+  std::vector<std::vector<std::int32_t>> drawn(static_cast<std::size_t>(share.size()));
+  if (drawn.empty()) return drawn;
   const std::int32_t end = is_of_pairs(*model) ? pair_end : -1;
-  Session session(model, share.size(), {.threads = answers.threads});
-  std::vector<std::int64_t> open;
-  for (std::int64_t i = 0; i < share.size(); ++i) {
-    const auto source = static_cast<std::size_t>(share.begin + i);
+  Session session(model, std::min(answers.streams, share.size()), {.threads = answers.threads});
+  std::size_t begun = 0;
+  std::vector<std::size_t> answer_of(static_cast<std::size_t>(session.streams()));
+  const auto begin_next = [&](std::int64_t stream) {
+    const std::size_t source = static_cast<std::size_t>(share.begin) + begun;
     SamplingOptions sampling = answers.sampling;
     sampling.seed += source;
     if (model->config().has_encoder()) {
-      session.begin(i, sources[source].tokens, sampling);
+      session.begin(stream, sources[source].tokens, sampling);
     } else {
-      session.begin(i, -1, sampling);
-      session.prefill(i, sources[source].tokens);
+      session.begin(stream, -1, sampling);
+      session.prefill(stream, sources[source].tokens);
     }
-    open.push_back(i);
+    answer_of[static_cast<std::size_t>(stream)] = begun++;
+  };
+  std::vector<std::int64_t> open;
+  for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
+    begin_next(stream);
+    open.push_back(stream);
   }
-  std::vector<std::vector<std::int32_t>> drawn(count);
-  std::vector<std::int32_t> tokens(count);
+  std::vector<std::int32_t> tokens(open.size());
   while (!open.empty()) {
     session.step(std::span(tokens).first(open.size()), open);
-    std::vector<std::int64_t> left;
+    std::vector<std::int64_t> still_open;
     for (std::size_t i = 0; i < open.size(); ++i) {
-      if (tokens[i] == end) continue;
-      std::vector<std::int32_t>& answer = drawn[static_cast<std::size_t>(open[i])];
-      answer.push_back(tokens[i]);
-      const auto source = static_cast<std::size_t>(share.begin + open[i]);
-      if (std::ssize(answer) < sources[source].most) left.push_back(open[i]);
+      const std::size_t place = answer_of[static_cast<std::size_t>(open[i])];
+      if (tokens[i] != end) drawn[place].push_back(tokens[i]);
+      const bool goes_on =
+          tokens[i] != end &&
+          std::ssize(drawn[place]) < sources[static_cast<std::size_t>(share.begin) + place].most;
+      if (!goes_on && begun == drawn.size()) continue;
+      if (!goes_on) begin_next(open[i]);
+      still_open.push_back(open[i]);
     }
-    open = std::move(left);
+    open = std::move(still_open);
   }
   return drawn;
 }

@@ -16,13 +16,14 @@ struct Answers {
   SamplingOptions sampling;
   bool json = false;
   int threads = 0;
+  std::int64_t streams = 64;  ///< answers drawn at the same time
 };
 
 /// Whether a model writes answers to sources: one with an encoder, or a decoder of pairs, whose sources are
 /// the first part of its sequences.
 bool answers_sources(const Model& model);
 
-/// Reads the sources, a stream each, and writes the answers. Sources and answers of a model of pairs are
+/// Reads the sources and writes the answers. Sources and answers of a model of pairs are
 /// text, whose answers end by themselves; those of other models are numbers. Says where sources are longer
 /// than those of training. The ranks share the sources; rank 0 writes.
 void write_answers(const std::shared_ptr<const Model>& model, const Answers& answers, Communicator& ranks);

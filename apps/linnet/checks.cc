@@ -14,9 +14,21 @@ Check whole(std::int64_t least, std::int64_t most) {
             const char* end = text.data() + text.size();
             const auto [stop, error] = std::from_chars(text.data(), end, value);
             if (error == std::errc() && stop == end && value >= least && value <= most) return {};
-            return most == std::numeric_limits<std::int64_t>::max()
+            return most == std::numeric_limits<std::int64_t>::max() && error != std::errc::result_out_of_range
                        ? fmt::format("expected a whole number of at least {}, got {}", least, text)
                        : fmt::format("expected a whole number in {} … {}, got {}", least, most, text);
+          },
+          {}};
+}
+
+Check whole_of_64_bits() {
+  return {[](const std::string& text) -> std::string {
+            std::uint64_t value = 0;
+            const char* end = text.data() + text.size();
+            const auto [stop, error] = std::from_chars(text.data(), end, value);
+            if (error == std::errc() && stop == end) return {};
+            return fmt::format("expected a whole number in 0 … {}, got {}",
+                               std::numeric_limits<std::uint64_t>::max(), text);
           },
           {}};
 }

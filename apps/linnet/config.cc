@@ -59,6 +59,12 @@ ModelConfig with_family(ModelConfig config, Family family) {
   return config;
 }
 
+std::optional<std::string> feature_map_of(const ModelConfig& config) {
+  const std::vector<Family> families = layer_families(config.attention, config.layers);
+  if (std::ranges::count(families, Family::linear) == 0) return {};
+  return config.attention.linear.feature_map;
+}
+
 std::vector<std::string> split_names() { return {"validation", "training", "test"}; }
 
 Split split_named(const std::string& name) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ void load_without_data(RunConfig& config, const std::string& file_or_name,
 
 /// The model with another family in every layer, less the decay that linear alone has.
 ModelConfig with_family(ModelConfig config, Family family);
+
+/// The feature map of the layers of the linear family; none where there is none of them.
+std::optional<std::string> feature_map_of(const ModelConfig& config);
 
 /// The values of --split, and the part that each means.
 std::vector<std::string> split_names();

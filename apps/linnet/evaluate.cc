@@ -9,6 +9,7 @@
 #include "answers.h"
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/names.h"
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
@@ -29,6 +30,7 @@ namespace {
 struct Arguments {
   std::string model, data, data_kind, attention, feature_map, directions, per_token, split = "validation",
                                                                                      target;
+  std::vector<std::string> settings;
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -56,15 +58,31 @@ std::vector<std::string> settings_of(const Arguments& arguments) {
   if (!arguments.feature_map.empty()) set("feature_map", arguments.feature_map);
   if (arguments.features > 0) set("features", fmt::format("{}", arguments.features));
   if (!arguments.directions.empty()) set("directions", arguments.directions);
+  for (const std::string& setting : arguments.settings) {
+    const std::string key = setting.substr(0, setting.find('='));
+    if (!key.starts_with("attention.") || key == "attention.family" || key == "attention.layers" ||
+        key == "attention.decay")
+      fail<UsageError>(
+          "evaluate",
+          "expected keys attention.* other than attention.family, .layers and .decay with --set, got {}",
+          shortened(setting));
+    settings.push_back(setting);
+  }
   return settings;
 }
 
-/// Throws UsageError where --attention names a family that takes its keys from elsewhere than the model's
-/// weights give them: lsh takes the queries.
-void check_keys(const Arguments& arguments) {
+/// Throws UsageError where --attention names a family that the model's weights are not for: lsh takes its
+/// keys from the queries, and linear attention alone has a decay.
+void check_family(const Arguments& arguments) {
   if (arguments.attention.empty() || is_feature_map(arguments.attention)) return;
   const ModelConfig config = read_config(std::filesystem::path(arguments.model) / config_file);
-  const bool queries = info_of(find_family(arguments.attention)).keys_are_queries;
+  const Family given = find_family(arguments.attention);
+  const bool queries = info_of(given).keys_are_queries;
+  if (config.attention.linear.decay != Decay::none && !info_of(given).takes_decay)
+    fail<UsageError>("evaluate",
+                     "expected --attention with the linear family or one of its feature maps for weights "
+                     "trained with attention.decay, got {}",
+                     arguments.attention);
   for (const Family family : layer_families(config.attention, config.layers))
     if (info_of(family).keys_are_queries != queries)
       fail<UsageError>("evaluate", "expected --attention with {}, as the model's layers of {}, got {}",
@@ -75,16 +93,15 @@ void check_keys(const Arguments& arguments) {
 /// A feature map means nothing to a model without linear attention, nor features and directions to one
 /// without a random map.
 void check_features(const Arguments& arguments, const ModelConfig& config) {
-  const std::vector<Family> families = layer_families(config.attention, config.layers);
-  const bool linear = std::ranges::find(families, Family::linear) != families.end();
-  if (!arguments.feature_map.empty() && !linear)
+  const std::optional<std::string> map = feature_map_of(config);
+  if (!arguments.feature_map.empty() && !map)
     fail<UsageError>("evaluate", "expected layers of linear attention with --feature-map, got {}",
                      families_text(config.attention));
-  const bool random = linear && is_random_feature_map(config.attention.linear.feature_map);
+  const bool random = map && is_random_feature_map(*map);
   const auto of_random_maps = [&](const char* option, bool given) {
     if (given && !random)
       fail<UsageError>("evaluate", "expected a random feature map with {}, got {}", option,
-                       linear ? config.attention.linear.feature_map : families_text(config.attention));
+                       map ? *map : families_text(config.attention));
   };
   of_random_maps("--features", arguments.features > 0);
   of_random_maps("--directions", !arguments.directions.empty());
@@ -230,7 +247,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
         {{"the model's", arguments.model}, {"--data", arguments.data}, {"--target", arguments.target}});
   });
   Context context(threads_of_rank(ranks, arguments.threads));
-  check_keys(arguments);
+  check_family(arguments);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   check_features(arguments, model->config());
@@ -239,6 +256,8 @@ void run(const Arguments& arguments, Communicator& ranks) {
       {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target, true});
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   if (arguments.data.empty() && ranks.rank() == 0) warn_of_changed_data(arguments.model);
+  if (!arguments.data.empty() && arguments.split == "test" && ranks.rank() == 0)
+    warn_of_training_data(arguments.model, arguments.data);
   if (!arguments.data.empty() && source.kind == "series")
     if (const auto columns = columns_of_model(arguments.model))
       columns->check("evaluate", arguments.data, data->column_names());
@@ -281,7 +300,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
                  {"examples", result.examples},
                  {"tokens", result.tokens},
                  {"bits_per_token", result.bits},
-                 {"perplexity", result.perplexity},
+                 {"perplexity", model->config().columns > 0 ? Json() : Json(result.perplexity)},
                  {"accuracy", result.accuracy},
                  {"non_positive_denominators", result.non_positive},
                  {"seconds", seconds}};
@@ -342,6 +361,8 @@ void add_evaluate(Command& program, Communicator& ranks) {
       "--attention", arguments->attention,
       "use the weights with another attention family in every layer, or with a feature map of the linear "
       "family (for example favor)");
+  command.add_option("--set", arguments->settings,
+                     "replace a setting of the attention, attention.KEY=VALUE; may be repeated");
   command.add_option("--feature-map", arguments->feature_map, "use the weights with another feature map");
   command.add_option("--features", arguments->features, "number of features of a random map; default: E ln E")
       .check(whole(1, most_count));

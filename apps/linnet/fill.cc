@@ -1,6 +1,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <sstream>
 
 #include "base/fail.h"
@@ -16,6 +20,7 @@ namespace {
 
 struct Arguments {
   std::string model, protein, fasta, text, tokens;
+  std::int64_t top = 1;
   bool json = false;
   int threads = 0;
 };
@@ -23,6 +28,12 @@ struct Arguments {
 constexpr std::int32_t hidden_token = -1;
 
 using Tokens = std::vector<std::int32_t>;
+
+/// A sequence with hidden tokens, and of a FASTA file the line of its name.
+struct Given {
+  Tokens tokens;
+  std::optional<std::string> name = {};
+};
 
 /// How tokens are written: as the letters of residues, as bytes, or as numbers.
 enum class Writing { residues, bytes, numbers };
@@ -62,25 +73,33 @@ Tokens tokens_of_protein(const std::string& letters) {
     }
     const std::int32_t residue = residue_of(c);
     if (residue < 0)
-      fail<UsageError>("fill", "expected the letters {}, or _ for a hidden residue, in --protein, got {}",
+      fail<UsageError>("fill",
+                       "expected the letters {}, or _, ? or X for a hidden residue, in --protein, got {}",
                        residues, letters);
     result.push_back(token_of_residue(residue));
   }
   return result;
 }
 
-std::vector<Tokens> tokens_of_fasta(const std::string& path) {
+std::vector<Given> proteins_of_fasta(const std::string& path) {
   std::istringstream lines(read_maybe_gzipped(path, most_fasta_bytes));
   std::string text, line;
+  std::vector<std::string> names;
   while (std::getline(lines, line)) {
-    if (!line.starts_with('>')) std::ranges::replace_if(line, marks_hidden_residue, 'X');
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.starts_with('>'))
+      names.push_back(line.substr(1));
+    else
+      std::ranges::replace_if(line, marks_hidden_residue, 'X');
     text += line + '\n';
   }
-  std::vector<Tokens> result;
+  std::vector<Given> result;
   for (const Sequence& sequence : parse_fasta(text, path)) {
-    Tokens& tokens = result.emplace_back();
+    Tokens& tokens = result.emplace_back().tokens;
     for (const std::uint8_t residue : sequence) tokens.push_back(token_of_residue(residue));
   }
+  if (names.size() == result.size())
+    for (std::size_t i = 0; i < names.size(); ++i) result[i].name = names[i];
   return result;
 }
 
@@ -114,11 +133,11 @@ void check_vocabulary(const ModelConfig& config, Writing writing) {
   if (writing == Writing::bytes) check("a text", 256);
 }
 
-std::vector<Tokens> read_sequences(const Arguments& arguments, const std::vector<std::int64_t>& sizes) {
-  if (!arguments.protein.empty()) return {tokens_of_protein(arguments.protein)};
-  if (!arguments.fasta.empty()) return tokens_of_fasta(arguments.fasta);
-  if (!arguments.text.empty()) return {tokens_of_text(arguments.text)};
-  return {tokens_of_numbers(arguments.tokens, sizes)};
+std::vector<Given> read_sequences(const Arguments& arguments, const std::vector<std::int64_t>& sizes) {
+  if (!arguments.protein.empty()) return {{tokens_of_protein(arguments.protein)}};
+  if (!arguments.fasta.empty()) return proteins_of_fasta(arguments.fasta);
+  if (!arguments.text.empty()) return {{tokens_of_text(arguments.text)}};
+  return {{tokens_of_numbers(arguments.tokens, sizes)}};
 }
 
 std::string written(Writing writing, std::int32_t token) {
@@ -133,7 +152,31 @@ std::string shown(Writing writing, std::int32_t token) {
   return written(writing, token);
 }
 
-Json filled(Context& context, const Model& model, const Tokens& tokens, Writing writing) {
+/// The `top` most probable tokens, the most probable first.
+Json most_probable(View<const float> probabilities, std::int64_t top, Writing writing) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(probabilities.size()));
+  std::iota(order.begin(), order.end(), 0);
+  const auto end = order.begin() + std::min<std::ptrdiff_t>(top, std::ssize(order));
+  std::ranges::partial_sort(order, end, std::greater(),
+                            [&](std::int32_t token) { return probabilities.data()[token]; });
+  Json result = Json::array();
+  for (const std::int32_t token : std::span(order.begin(), end))
+    result.push_back(
+        {{"token", token}, {"written", shown(writing, token)}, {"probability", probabilities.data()[token]}});
+  return result;
+}
+
+/// "L 0.12, K 0.11".
+std::string as_text(const Json& most_probable) {
+  std::vector<std::string> parts;
+  for (const Json& one : most_probable)
+    parts.push_back(
+        fmt::format("{} {:.3g}", one["written"].get<std::string>(), one["probability"].get<double>()));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Json filled(Context& context, const Model& model, const Given& given, Writing writing, std::int64_t top) {
+  const Tokens& tokens = given.tokens;
   const std::int64_t fields = std::ssize(model.config().field_sizes());
   const Filling filling = model.fill(context, tokens, 1, std::ssize(tokens) / fields);
   Tokens whole = tokens;
@@ -141,16 +184,23 @@ Json filled(Context& context, const Model& model, const Tokens& tokens, Writing 
   for (std::size_t i = 0; i < filling.positions.size(); ++i) {
     const std::int32_t token = filling.tokens[i];
     whole[static_cast<std::size_t>(filling.positions[i])] = token;
-    hidden.push_back(
-        {{"position", filling.positions[i]},
-         {"token", token},
-         {"written", shown(writing, token)},
-         {"probability", filling.probabilities.view<float>()(static_cast<std::int64_t>(i), token)}});
+    const View<const float> probabilities = filling.probabilities.view<float>().slice(
+        0, static_cast<std::int64_t>(i), static_cast<std::int64_t>(i) + 1);
+    hidden.push_back({{"position", filling.positions[i]},
+                      {"token", token},
+                      {"written", shown(writing, token)},
+                      {"probability", probabilities.data()[token]}});
+    if (top == 1) continue;
+    // Of steps of several fields the row has room for the largest one.
+    const auto size = model.config().field_sizes()[static_cast<std::size_t>(filling.positions[i] % fields)];
+    hidden.back()["top"] = most_probable(View<const float>(probabilities.data(), {size}), top, writing);
   }
   std::string text;
   for (const std::int32_t token : whole)
     text += (writing == Writing::numbers && !text.empty() ? " " : "") + written(writing, token);
-  return {{"filled", text}, {"hidden", hidden}};
+  Json result = {{"filled", text}, {"hidden", hidden}};
+  if (given.name) result["name"] = *given.name;
+  return result;
 }
 
 void run(const Arguments& arguments) {
@@ -160,8 +210,8 @@ void run(const Arguments& arguments) {
   Context context(arguments.threads);
   Json results = Json::array();
   bool any_hidden = false;
-  for (const Tokens& tokens : read_sequences(arguments, model->config().field_sizes())) {
-    results.push_back(filled(context, *model, tokens, writing));
+  for (const Given& given : read_sequences(arguments, model->config().field_sizes())) {
+    results.push_back(filled(context, *model, given, writing, arguments.top));
     any_hidden = any_hidden || !results.back()["hidden"].empty();
   }
   if (!any_hidden) print_note("no token is hidden: _ stands for a hidden token");
@@ -169,9 +219,16 @@ void run(const Arguments& arguments) {
     print_json(results);
     return;
   }
-  for (const Json& result : results) {
+  for (Json& result : results) {
+    if (result.contains("name")) fmt::print(">{}\n", result["name"].get<std::string>());
     fmt::print("{}\n", result["filled"].get<std::string>());
-    if (!result["hidden"].empty()) print_table(result["hidden"], {"position", "written", "probability"});
+    if (result["hidden"].empty()) continue;
+    for (Json& row : result["hidden"])
+      if (row.contains("top")) row["most probable"] = as_text(row["top"]);
+    if (arguments.top > 1)
+      print_table(result["hidden"], {"position", "most probable"});
+    else
+      print_table(result["hidden"], {"position", "written", "probability"});
   }
 }
 
@@ -191,6 +248,9 @@ void add_fill(Command& program) {
   command.add_option("--fasta", arguments->fasta, "FASTA file of proteins, plain or gzipped");
   command.add_option("--text", arguments->text, "text for a model of bytes");
   command.add_option("--tokens", arguments->tokens, "tokens as numbers, such as \"3 1 _ 4\"");
+  command.add_option("--top", arguments->top, "show so many of the most probable tokens for each hidden one")
+      .check(whole(1, most_count))
+      .capture_default_str();
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

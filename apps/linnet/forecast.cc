@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/names.h"
 #include "checks.h"
 #include "commands.h"
 #include "io/csv.h"
@@ -57,7 +58,8 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
     chart.line(centre_of(input)).points.emplace_back(x, summary.median);
     for (std::size_t i = 0; i < intervals.size(); ++i)
       for (const bool upper : {false, true}) {
-        Chart::Line& line = chart.line(fmt::format("{} % {}", intervals[i], upper ? "above" : "below"));
+        const double beyond = 0.5 - 0.005 * static_cast<double>(intervals[i]);
+        Chart::Line& line = chart.line(fmt::format("quantile {:.3g}", upper ? 1 - beyond : beyond));
         line.dashed = true;
         line.colour = static_cast<int>(i) + 2;
         line.points.emplace_back(x, upper ? summary.bounds[i].second : summary.bounds[i].first);
@@ -68,6 +70,9 @@ Chart chart_of(const SeriesInput& input, const Arguments& arguments,
 
 /// Shares in per cent, each once.
 std::vector<std::int64_t> intervals_of(const std::string& list) {
+  if (list.find('.') != std::string::npos)
+    fail<UsageError>("forecast", "expected --intervals with whole numbers in 1 … 99 per cent, got {}",
+                     shortened(list));
   std::vector<std::int64_t> intervals = number_list("--intervals", list, "forecast");
   for (std::size_t i = 0; i < intervals.size(); ++i) {
     if (intervals[i] < 1 || intervals[i] > 99)
@@ -181,7 +186,7 @@ void add_forecast(Command& program) {
       .check(whole(1, most_count))
       .needs(plot);
   arguments->of_draws.push_back(command.add_option("--seed", arguments->seed, "seed of the draws")
-                                    .check(whole(0))
+                                    .check(whole_of_64_bits())
                                     .capture_default_str());
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));

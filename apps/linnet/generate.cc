@@ -144,8 +144,12 @@ bool writes_residues(const ModelConfig& config, const std::string& model) {
 
 /// Text, the letters of proteins, or tokens as numbers.
 void write_text(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
-  refuse(arguments, {"--complete", "--columns", "--first-pitch", "--beats", "--streams"},
-         "for a model of text");
+  if (const auto columns = columns_of_model(arguments.model); columns && columns->sound)
+    fail<UsageError>("generate",
+                     "expected --prompt-file with the sound to continue and --out with a .wav file for a "
+                     "model of sound, got {}",
+                     arguments.out.empty() ? "none" : arguments.out);
+  refuse(arguments, {"--complete", "--columns", "--first-pitch", "--beats"}, "for a model of text");
   for (const char* of_others : {".png", ".jpg", ".jpeg", ".svg", ".wav", ".mid", ".safetensors"})
     if (extension_of(arguments.out) == of_others)
       fail<UsageError>("generate", "expected --out with the name of a text file for a model of text, got {}",
@@ -157,6 +161,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
                .states = arguments.states,
                .save_states = arguments.save_states,
                .count = arguments.count,
+               .streams = arguments.streams,
                .length = arguments.length,
                .steps = arguments.steps,
                .labels = arguments.labels,
@@ -167,14 +172,12 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
               ranks);
 }
 
-/// Sequences of a model of several fields.
+/// Sequences of a model of several fields, or of pitches.
 void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arguments, Communicator& ranks) {
   if (arguments.labels.size() > 1)
     fail<UsageError>("generate", "expected one --label for sequences of several fields, got {}",
                      arguments.labels.size());
-  refuse(arguments,
-         {"--prompt", "--prompt-file", "--complete", "--columns", "--states", "--save-states", "--streams",
-          "--no-cache"},
+  refuse(arguments, {"--prompt", "--complete", "--columns", "--states", "--save-states", "--no-cache"},
          "for a model of several fields");
   // A file of tokens has no pitches, and a picture no tempo.
   if (const std::string extension = extension_of(arguments.out); extension == ".safetensors")
@@ -183,13 +186,15 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
     refuse(arguments, {"--beats"}, "with --out of a .png file");
   const Pieces pieces{
       .out = arguments.out,
+      .prompt = arguments.prompt_file,
       .count = std::max<std::int64_t>(arguments.count, 1),
       .length = arguments.length > 0 ? arguments.length : model->config().length,
       .label = arguments.labels.empty() ? (model->config().classes > 0 ? 0 : -1) : arguments.labels[0],
       .first_pitch = arguments.first_pitch,
       .tempo = arguments.tempo,
       .sampling = arguments.sampling,
-      .threads = arguments.threads};
+      .threads = arguments.threads,
+      .streams = arguments.streams};
   check_pieces(model->config(), pieces);
   const auto start = std::chrono::steady_clock::now();
   write_pieces(model, pieces, ranks);
@@ -202,8 +207,8 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
                 {"length", pieces.length},
                 {"steps_per_second", rate}});
   else
-    fmt::print("{} sequences of {} steps, {:.0f} steps/s: {}\n", pieces.count, pieces.length, rate,
-               pieces.out);
+    fmt::print("{} sequence{} of {} steps, {:.0f} steps/s: {}\n", pieces.count, pieces.count == 1 ? "" : "s",
+               pieces.length, rate, pieces.out);
 }
 
 /// Answers to sources.
@@ -213,7 +218,7 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                      "expected --source or --source-file for an encoder–decoder model, got neither");
   refuse(arguments,
          {"--prompt", "--prompt-file", "--complete", "--columns", "--count", "--label", "--states",
-          "--save-states", "--streams", "--first-pitch", "--beats", "--no-cache"},
+          "--save-states", "--first-pitch", "--beats", "--no-cache"},
          "with --source");
   write_answers(model,
                 {.source = arguments.source,
@@ -222,7 +227,8 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                  .length = arguments.length,
                  .sampling = arguments.sampling,
                  .json = arguments.json,
-                 .threads = arguments.threads},
+                 .threads = arguments.threads,
+                 .streams = arguments.streams},
                 ranks);
 }
 
@@ -311,7 +317,8 @@ void run(Arguments arguments, Communicator& ranks) {
     on_first_rank(ranks, [&] { continue_numbers(model, arguments); });  // a single series or sound
   else if (sources || model->config().has_encoder())
     answer(model, arguments, ranks);
-  else if (model->config().field_sizes().size() > 1)
+  else if (model->config().field_sizes().size() > 1 ||
+           (model->config().image_height == 0 && extension_of(arguments.out) == ".mid"))
     draw_pieces(model, arguments, ranks);
   else if (model->config().image_height > 0)
     draw_pictures(model, arguments, ranks);
@@ -349,7 +356,8 @@ void add_generate(Command& program, Communicator& ranks) {
       add("--prompt", arguments->prompt, "text or residues to continue; numbers for models of other tokens")
           .may_be_empty();
   add("--prompt-file", arguments->prompt_file,
-      "file with the text to continue, - for standard input; a series or a sound")
+      "file with the text to continue, - for standard input; a series or a sound; several fields: a .mid or "
+      ".safetensors file whose first piece is continued")
       .excludes(prompt);
   const Option source = add("--source", arguments->source,
                             "encoder–decoder models and models of pairs: the source to write an answer to");
@@ -373,7 +381,7 @@ void add_generate(Command& program, Communicator& ranks) {
       .check(number(0, 1, true));
   add("--seed", arguments->sampling.seed, "seed of the first stream; each next one adds 1")
       .capture_default_str()
-      .check(whole(0));
+      .check(whole_of_64_bits());
   Option save_states =
       command.add_option("--save-states", arguments->save_states, "file for the streams that --steps stops");
   Option steps = command.add_option(
@@ -385,7 +393,9 @@ void add_generate(Command& program, Communicator& ranks) {
       command.add_option("--states", arguments->states,
                          "continue the streams in a file of --save-states, with their own options");
   for (const Option& option : of_new_streams) states.excludes(option);
-  command.add_option("--streams", arguments->streams, "pictures drawn at the same time")
+  command
+      .add_option("--streams", arguments->streams,
+                  "pictures, texts, sequences or answers drawn at the same time")
       .capture_default_str()
       .check(whole(1, most_count));
   command.add_option("--columns", arguments->columns, "columns of the grid; default: as many as rows")

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 /// The keys by which `data` become tokens and numbers, as the data of a run do.
 void take_form(DataOptions& data, const DataOptions& of_run) {
+  data.held_out = of_run.held_out;
   data.token_bytes = of_run.token_bytes;
   data.columns = of_run.columns;
   data.time = of_run.time;
@@ -110,7 +111,7 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
   if (arguments.split == "test") {
     take_as_test(data);
     // The names of labels and of columns are those of the run's own data.
-    if (of_run && of_run->kind == data.kind && data.kind != "sound") {
+    if (of_run && of_run->kind == data.kind && data.kind != "sound" && !has_test_files(data.kind)) {
       data.path = of_run->path;
       // Its statistics are those of the rows that it was trained with, which the split and this say.
       if (data.kind == "series") data.validation = of_run->validation;

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "comm/gather.h"
+#include "data/midi_pieces.h"
 #include "data/token_file.h"
 #include "io/file.h"
 #include "io/midi.h"
@@ -18,28 +19,64 @@ namespace {
 
 constexpr std::int64_t steps_per_quarter = 4;
 
-/// Steps of a share of the pieces one after another, [pieces · length, fields]; `shown`: with their progress.
-std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces, Share share,
-                               bool shown) {
+/// The steps [steps, fields] of the prompt's first piece.
+std::vector<std::int32_t> prompt_of(const ModelConfig& config, const Pieces& pieces) {
+  if (pieces.prompt.empty()) return {};
+  const std::vector<std::int64_t> sizes = config.field_sizes();
+  if (const std::string extension = extension_of(pieces.prompt); extension == ".mid" || extension == ".midi")
+    return read_midi_pieces(
+               {pieces.prompt},
+               {.voices = std::ssize(sizes),
+                .steps_per_quarter = steps_per_quarter,
+                .first_pitch = static_cast<std::int32_t>(pieces.first_pitch),
+                .last_pitch = static_cast<std::int32_t>(pieces.first_pitch + std::ranges::min(sizes) - 2)},
+               false)
+        .tokens;
+  const TokenFile file(pieces.prompt, sizeof(std::uint16_t), std::ssize(sizes));
+  if (file.fields() != std::ssize(sizes))
+    fail<UsageError>("generate", "expected {} fields as the model has in {}, got {}", sizes.size(),
+                     pieces.prompt, file.fields());
+  const std::int64_t steps = file.offsets().empty() ? file.steps() : file.offsets()[1];
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(steps * file.fields()));
+  file.read(0, sizes, tokens);
+  return tokens;
+}
+
+/// Steps of a share of the pieces one after another, those of the prompt before each; `shown`: with their
+/// progress.
+std::vector<std::int32_t> draw(const std::shared_ptr<const Model>& model, const Pieces& pieces,
+                               const std::vector<std::int32_t>& prompt, Share share, bool shown) {
   const std::int64_t count = share.size();
   if (count == 0) return {};
   const auto fields = std::ssize(model->config().field_sizes());
+  const std::int64_t steps = std::ssize(prompt) / fields + pieces.length;
   require_memory("the sequences", static_cast<double>(sizeof(std::int32_t)) * static_cast<double>(fields) *
-                                      static_cast<double>(count) * static_cast<double>(pieces.length));
-  Session session(model, count, {.threads = pieces.threads});
-  for (std::int64_t i = 0; i < count; ++i) {
-    SamplingOptions sampling = pieces.sampling;
-    sampling.seed += static_cast<std::uint64_t>(share.begin + i);
-    session.begin(i, pieces.label, sampling);
-  }
-  std::vector<std::int32_t> step(static_cast<std::size_t>(count * fields)),
-      all(step.size() * static_cast<std::size_t>(pieces.length));
+                                      static_cast<double>(count) * static_cast<double>(steps));
+  std::vector<std::int32_t> all(static_cast<std::size_t>(count * steps * fields));
   Progress progress;
-  for (std::int64_t t = 0; t < pieces.length; ++t) {
-    session.step(step);
-    for (std::int64_t i = 0; i < count; ++i)
-      std::copy_n(step.begin() + i * fields, fields, all.begin() + (i * pieces.length + t) * fields);
-    if (shown) progress.show(fmt::format("{} of {} steps", t + 1, pieces.length));
+  for (std::int64_t first = 0; first < count; first += pieces.streams) {
+    const std::int64_t here = std::min(pieces.streams, count - first);
+    Session session(model, here, {.threads = pieces.threads});
+    for (std::int64_t i = 0; i < here; ++i) {
+      SamplingOptions sampling = pieces.sampling;
+      sampling.seed += static_cast<std::uint64_t>(share.begin + first + i);
+      session.begin(i, pieces.label, sampling);
+      if (i == 0)
+        session.prefill(i, prompt);
+      else
+        session.fork(i, 0, sampling.seed);
+      std::ranges::copy(prompt, all.begin() + (first + i) * steps * fields);
+    }
+    std::vector<std::int32_t> step(static_cast<std::size_t>(here * fields));
+    for (std::int64_t t = 0; t < pieces.length; ++t) {
+      session.step(step);
+      for (std::int64_t i = 0; i < here; ++i)
+        std::copy_n(step.begin() + i * fields, fields,
+                    all.begin() + ((first + i + 1) * steps - pieces.length + t) * fields);
+      if (shown)
+        progress.show(
+            fmt::format("{} of {} steps", first * pieces.length + here * (t + 1), count * pieces.length));
+    }
   }
   return all;
 }
@@ -110,12 +147,20 @@ void check_pieces(const ModelConfig& config, const Pieces& pieces) {
 void write_pieces(const std::shared_ptr<const Model>& model, const Pieces& pieces, Communicator& ranks) {
   const auto fields = std::ssize(model->config().field_sizes());
   const bool first = ranks.rank() == 0;
-  std::vector<std::int32_t> tokens = gather(ranks, draw(model, pieces, share_of(ranks, pieces.count), first));
+  const std::vector<std::int32_t> prompt = prompt_of(model->config(), pieces);
+  const std::int64_t steps = std::ssize(prompt) / fields + pieces.length;
+  if (!prompt.empty() && model->config().positions == Positions::learned && steps > model->config().length)
+    fail<UsageError>("generate",
+                     "expected at most {} steps, the model's learned positions, got {} of a prompt and {} of "
+                     "--length",
+                     model->config().length, steps - pieces.length, pieces.length);
+  std::vector<std::int32_t> tokens =
+      gather(ranks, draw(model, pieces, prompt, share_of(ranks, pieces.count), first));
   if (!first) return;
   const std::string extension = extension_of(pieces.out);
   if (extension == ".safetensors") {
     std::vector<std::int64_t> offsets;
-    for (std::int64_t i = 0; i <= pieces.count; ++i) offsets.push_back(i * pieces.length);
+    for (std::int64_t i = 0; i <= pieces.count; ++i) offsets.push_back(i * steps);
     return write_token_file(pieces.out, tokens, offsets, fields);
   }
   for (std::int32_t& token : tokens)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/fail.h"
+#include "data/files.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "report.h"
@@ -129,6 +130,23 @@ void warn_of_changed_data(const RunRecord& run) {
 
 void warn_of_changed_data(const fs::path& model) {
   if (const auto run = run_of(model)) warn_of_changed_data(RunRecord::read(*run));
+}
+
+void warn_of_training_data(const fs::path& model, const std::string& data) {
+  const auto run = run_of(model);
+  if (!run) return;
+  const std::vector<fs::path> own = files_found(RunRecord::read(*run).config.data.path);
+  for (const fs::path& file : files_found(data)) {
+    const auto is_file = [&](const fs::path& other) {
+      std::error_code ignored;
+      return fs::is_regular_file(file, ignored) && fs::equivalent(file, other, ignored);
+    };
+    if (std::ranges::none_of(own, is_file)) continue;
+    return print_note(fmt::format(
+        "warning: the run was trained with {}, and --split test takes all of it; without --data it takes the "
+        "part for testing of the run's own data, where they have one",
+        file.string()));
+  }
 }
 
 std::string own_command_line() {

@@ -50,6 +50,9 @@ void warn_of_changed_data(const RunRecord& run);
 /// The same of the run that a model belongs to, if there is one.
 void warn_of_changed_data(const std::filesystem::path& model);
 
+/// Says on standard error where a file of `data` is one that the run of a model was trained with.
+void warn_of_training_data(const std::filesystem::path& model, const std::string& data);
+
 /// The command line of this process, as a shell takes it.
 std::string own_command_line();
 

@@ -1,15 +1,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <optional>
 
 #include "attention/family.h"
 #include "base/fail.h"
 #include "commands.h"
+#include "config.h"
 #include "io/file.h"
 #include "metrics_file.h"
 #include "model/files.h"
 #include "report.h"
+#include "run_groups.h"
 #include "run_record.h"
 #include "training/checkpoint.h"
 #include "training/run_lock.h"
@@ -21,7 +25,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::string folder;
-  bool json = false;
+  bool differences = false, seeds = false, json = false;
 };
 
 /// Whether the program, or `train` of C++ or Python, trained in a folder. One that cannot be looked into
@@ -91,7 +95,13 @@ Json median_rate(const std::vector<Json>& lines) {
   return *middle;
 }
 
-Json row_of(const fs::path& run, const std::string& name) {
+/// A run, as a row and with all of its settings.
+struct KnownRun {
+  Json row;
+  RunSettings settings;
+};
+
+KnownRun read_run(const fs::path& run, const std::string& name) {
   const MetricsFile metrics = fs::exists(run / metrics_file) ? read_metrics(run) : MetricsFile{};
   const std::optional<RunConfig> known = config_of_run(run, metrics);
   if (!known)
@@ -105,32 +115,43 @@ Json row_of(const fs::path& run, const std::string& name) {
   const std::int64_t step = std::max(logged, Checkpoints(run).newest().value_or(0));
   const Json seconds = last_of(metrics.lines, "seconds");
   const bool finished = step >= training.steps || (training.patience > 0 && best.since >= training.patience);
-  return {{"name", name},
-          {"family", families_text(config.model.attention)},
-          {"parameters", metrics.heading.value("parameters", Json())},
-          {"step", step},
-          {"steps", training.steps},
-          {"best_validation_bits", best.bits},
-          {"last_validation_bits", last_of(metrics.lines, "validation_bits")},
-          {"tokens_per_second", median_rate(metrics.lines)},
-          {"seconds", seconds},
-          {"state", RunLock::is_held(run) ? "running"
-                    : finished            ? "finished"
-                                          : "stopped"}};
+  const auto map = feature_map_of(config.model);
+  Json row = {{"name", name},
+              {"family", families_text(config.model.attention)},
+              {"feature_map", map ? Json(*map) : Json()},
+              {"parameters", metrics.heading.value("parameters", Json())},
+              {"step", step},
+              {"steps", training.steps},
+              {"best_validation_bits", best.bits},
+              {"last_validation_bits", last_of(metrics.lines, "validation_bits")},
+              {"tokens_per_second", median_rate(metrics.lines)},
+              {"seconds", seconds},
+              {"state", RunLock::is_held(run) ? "running"
+                        : finished            ? "finished"
+                                              : "stopped"}};
+  return {std::move(row), settings_of(config)};
+}
+
+std::string bits_text(const Json& bits) {
+  return bits.is_null() ? "" : fmt::format("{:.4f}", bits.get<double>());
+}
+
+/// "linear (elu)", "softmax".
+std::string attention_text(const Json& row) {
+  const std::string family = row["family"];
+  return row["feature_map"].is_null() ? family
+                                      : fmt::format("{} ({})", family, row["feature_map"].get<std::string>());
 }
 
 /// The row as the table shows it.
 Json shown(const Json& row) {
-  const auto bits = [](const Json& value) {
-    return value.is_null() ? "" : fmt::format("{:.4f}", value.get<double>());
-  };
   if (!row.contains("step")) return row;
   return {{"name", row["name"]},
-          {"family", row["family"]},
+          {"attention", attention_text(row)},
           {"parameters", row["parameters"]},
           {"step", fmt::format("{}/{}", row["step"].get<std::int64_t>(), row["steps"].get<std::int64_t>())},
-          {"best bits", bits(row["best_validation_bits"])},
-          {"last bits", bits(row["last_validation_bits"])},
+          {"best bits", bits_text(row["best_validation_bits"])},
+          {"last bits", bits_text(row["last_validation_bits"])},
           {"tokens/s", row["tokens_per_second"].is_null()
                            ? ""
                            : fmt::format("{:.0f}", row["tokens_per_second"].get<double>())},
@@ -138,27 +159,105 @@ Json shown(const Json& row) {
           {"state", row["state"]}};
 }
 
+/// Runs that repeat each other, as a row: what their best evaluations are together.
+Json repeated_row(const std::vector<KnownRun>& runs, const std::vector<std::size_t>& group) {
+  const Json& first = runs[group.front()].row;
+  Json names = Json::array();
+  std::vector<double> bits;
+  std::int64_t finished = 0;
+  for (const std::size_t i : group) {
+    const Json& row = runs[i].row;
+    names.push_back(row["name"]);
+    if (row["state"] == "finished") ++finished;
+    if (!row["best_validation_bits"].is_null()) bits.push_back(row["best_validation_bits"]);
+  }
+  Json mean, deviation, least, most;
+  if (!bits.empty()) {
+    const auto count = static_cast<double>(bits.size());
+    const double sum = std::accumulate(bits.begin(), bits.end(), 0.0);
+    mean = sum / count;
+    least = *std::ranges::min_element(bits);
+    most = *std::ranges::max_element(bits);
+    double squares = 0;
+    for (const double value : bits) squares += (value - sum / count) * (value - sum / count);
+    if (bits.size() > 1) deviation = std::sqrt(squares / (count - 1));
+  }
+  return {
+      {"names", names},
+      {"family", first["family"]},
+      {"feature_map", first["feature_map"]},
+      {"parameters", first["parameters"]},
+      {"runs", group.size()},
+      {"finished", finished},
+      {"evaluated", bits.size()},
+      {"best_validation_bits", {{"mean", mean}, {"deviation", deviation}, {"least", least}, {"most", most}}}};
+}
+
+/// The row as the table shows it.
+Json shown_repeated(const Json& row) {
+  const Json& bits = row["best_validation_bits"];
+  return {{"first run", row["names"][0]},
+          {"attention", attention_text(row)},
+          {"parameters", row["parameters"]},
+          {"runs", row["runs"]},
+          {"finished", row["finished"]},
+          {"mean of best bits", bits_text(bits["mean"])},
+          {"deviation", bits_text(bits["deviation"])},
+          {"least", bits_text(bits["least"])},
+          {"most", bits_text(bits["most"])}};
+}
+
 void run(const Arguments& arguments) {
-  Json rows = Json::array(), table = Json::array();
+  std::vector<KnownRun> runs;
+  Json unreadable = Json::array();
   for (const fs::path& run : runs_in(arguments.folder)) {
     const fs::path below = run.lexically_relative(arguments.folder);
     const std::string name =
         below.empty() || below == "." ? absolute_path(run).filename().string() : below.string();
     try {
-      rows.push_back(row_of(run, name));
+      runs.push_back(read_run(run, name));
     } catch (const Error& error) {
-      rows.push_back({{"name", name}, {"state", "unreadable"}});
+      unreadable.push_back({{"name", name}, {"state", "unreadable"}});
       print_note(error.what());
     }
-    table.push_back(shown(rows.back()));
   }
+  std::vector<RunSettings> settings;
+  for (const KnownRun& run : runs) settings.push_back(run.settings);
+  std::vector<std::vector<std::size_t>> groups;
+  if (arguments.seeds)
+    groups = groups_by_seeds(settings);
+  else
+    for (std::size_t i = 0; i < runs.size(); ++i) groups.push_back({i});
+  const std::vector<std::string> differing =
+      arguments.differences ? differences(settings, groups) : std::vector<std::string>();
+
+  Json rows = Json::array(), table = Json::array();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    rows.push_back(arguments.seeds ? repeated_row(runs, groups[i]) : runs[i].row);
+    table.push_back(arguments.seeds ? shown_repeated(rows.back()) : shown(rows.back()));
+    if (!arguments.differences) continue;
+    rows.back()["differences"] = differing[i];
+    table.back()["differences"] = differing[i];
+  }
+  if (!arguments.seeds) {
+    for (const Json& row : unreadable) {
+      rows.push_back(row);
+      table.push_back(row);
+    }
+  }
+  std::vector<std::string> columns =
+      arguments.seeds
+          ? std::vector<std::string>{"first run",         "attention", "parameters", "runs", "finished",
+                                     "mean of best bits", "deviation", "least",      "most"}
+          : std::vector<std::string>{"name",      "attention", "parameters", "step", "best bits",
+                                     "last bits", "tokens/s",  "time",       "state"};
+  if (arguments.differences) columns.push_back("differences");
   if (arguments.json)
     print_json(rows);
   else if (table.empty())
     fmt::print("no training runs in {}\n", arguments.folder);
   else
-    print_table(table, {"name", "family", "parameters", "step", "best bits", "last bits", "tokens/s", "time",
-                        "state"});
+    print_table(table, columns);
 }
 
 }  // namespace
@@ -168,8 +267,12 @@ void add_runs(Command& program) {
   Command command = program.add_subcommand("runs", "A table of the training runs in a folder");
   command.footer(
       "Bits are those of evaluations, per token. A run is running while a program trains in its folder.\n"
-      "Example: linnet runs runs");
+      "Example: linnet runs runs --seeds --differences");
   command.add_option("folder", arguments->folder, "folder of runs").required();
+  command.add_flag("--differences", arguments->differences, "also the settings in which the runs differ");
+  command.add_flag("--seeds", arguments->seeds,
+                   "one line for runs that differ in training.seed and attention.seed alone: mean and "
+                   "standard deviation of their best bits");
   command.add_flag("--json", arguments->json, "print the table as JSON");
   command.callback([=] { run(*arguments); });
 }

@@ -31,7 +31,11 @@ struct TextPlan {
 /// Tokens to draw after `known` of the prompt. Throws UsageError where learned positions do not suffice.
 std::int64_t length_of_text(const ModelConfig& config, std::int64_t known, std::int64_t wanted) {
   if (config.positions != Positions::learned) return wanted == 0 ? config.length : wanted;
-  const std::int64_t length = wanted == 0 ? std::max<std::int64_t>(config.length - known, 1) : wanted;
+  if (wanted == 0 && known >= config.length)
+    fail<UsageError>("generate",
+                     "expected a prompt of less than {} tokens, the model's learned positions, got {} tokens",
+                     config.length, known);
+  const std::int64_t length = wanted == 0 ? config.length - known : wanted;
   if (known + length > config.length)
     fail<UsageError>(
         "generate",
@@ -62,34 +66,6 @@ TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Texts& 
   plan.labels = wanted.labels;
   if (plan.labels.empty()) plan.labels = {config.classes > 0 ? 0 : -1};
   return plan;
-}
-
-/// Puts the stream of text `i` at its first token to draw. The result is the number of tokens left to draw.
-std::int64_t begin_text(Session& session, const TextPlan& plan, std::size_t i, SamplingOptions sampling) {
-  if (!plan.begun.empty()) {
-    session.restore(0, plan.begun[i].state);
-    return plan.begun[i].left;
-  }
-  sampling.seed += i;
-  session.begin(0, plan.labels[i % plan.labels.size()], sampling);
-  session.prefill(0, plan.tokens);
-  return plan.length;
-}
-
-/// Draws the next `steps` tokens, whose text is printed while they are drawn where `shown`.
-std::vector<std::int32_t> draw_tokens(Session& session, TokenText::Stream& text, std::int64_t steps,
-                                      bool shown) {
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t n = 0; n < steps; ++n) {
-    std::int32_t token = 0;
-    session.step(std::span(&token, 1));
-    tokens.push_back(token);
-    const std::string added = text.add(token);
-    if (!shown) continue;
-    fmt::print("{}", added);
-    std::fflush(stdout);
-  }
-  return tokens;
 }
 
 struct WrittenText {
@@ -130,21 +106,100 @@ const char* end_of(const TextPlan& plan, std::int64_t left) {
 /// With --json, and with --out, standard output is not for the text.
 bool shows_texts(const Texts& wanted) { return wanted.out.empty() && !wanted.json; }
 
-/// The texts of a share, printed while they are drawn where `shown`.
+/// Texts that are drawn at the same time: those from `first` on, a stream of the session each.
+class TextsTogether {
+ public:
+  TextsTogether(const std::shared_ptr<const Model>& model, const TokenText& text, const TextPlan& plan,
+                const Texts& wanted, Share share)
+      : plan_(plan), wanted_(wanted), session_(model, share.size(), wanted.session) {
+    for (std::int64_t i = 0; i < share.size(); ++i) {
+      const auto place = static_cast<std::size_t>(share.begin + i);
+      left_.push_back(begin(i, place));
+      text_.push_back(text_behind(text, plan, place));
+      tokens_.emplace_back();
+    }
+  }
+
+  /// Draws all of them. The first one is printed while it is drawn where `shown`, the others at their end.
+  void draw(bool shown) {
+    if (shown) fmt::print("{}", plan_.prompt);
+    std::vector<std::int64_t> open;
+    std::vector<std::int32_t> drawn;
+    std::vector<std::string> waiting(text_.size());
+    for (std::int64_t n = 0;; ++n) {
+      open.clear();
+      for (std::int64_t i = 0; i < session_.streams(); ++i)
+        if (n < std::min(left_[static_cast<std::size_t>(i)], wanted_.steps)) open.push_back(i);
+      if (open.empty()) break;
+      drawn.resize(open.size());
+      session_.step(drawn, open);
+      for (std::size_t k = 0; k < open.size(); ++k) {
+        const auto i = static_cast<std::size_t>(open[k]);
+        tokens_[i].push_back(drawn[k]);
+        const std::string added = text_[i].add(drawn[k]);
+        if (!shown) continue;
+        if (i > 0) {
+          waiting[i] += added;
+          continue;
+        }
+        fmt::print("{}", added);
+        std::fflush(stdout);
+      }
+    }
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      left_[i] -= std::ssize(tokens_[i]);
+      if (!shown) continue;
+      if (i > 0) fmt::print("{}{}", plan_.prompt, waiting[i]);
+      if (left_[i] == 0 && !tokens_[i].empty()) fmt::print("{}", text_[i].finish());
+      fmt::print("{}", end_of(plan_, left_[i]));
+    }
+  }
+
+  /// Appends what was drawn.
+  void move_to(DrawnTexts& all) {
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (!wanted_.save_states.empty())
+        all.streams.push_back({left_[i], text_[i].context(), session_.save(static_cast<std::int64_t>(i))});
+      all.tokens.push_back(std::move(tokens_[i]));
+      all.left.push_back(left_[i]);
+    }
+  }
+
+ private:
+  /// Puts a stream at the first token to draw of text `place`. The result is the number of tokens left.
+  std::int64_t begin(std::int64_t stream, std::size_t place) {
+    if (!plan_.begun.empty()) {
+      session_.restore(stream, plan_.begun[place].state);
+      return plan_.begun[place].left;
+    }
+    SamplingOptions sampling = wanted_.sampling;
+    sampling.seed += place;
+    // A prompt is read once for each label.
+    if (const auto labels = std::ssize(plan_.labels); stream >= labels && !plan_.tokens.empty()) {
+      session_.fork(stream, stream - labels, sampling.seed);
+      return plan_.length;
+    }
+    session_.begin(stream, plan_.labels[place % plan_.labels.size()], sampling);
+    session_.prefill(stream, plan_.tokens);
+    return plan_.length;
+  }
+
+  const TextPlan& plan_;
+  const Texts& wanted_;
+  Session session_;
+  std::vector<TokenText::Stream> text_;
+  std::vector<std::vector<std::int32_t>> tokens_;
+  std::vector<std::int64_t> left_;
+};
+
 DrawnTexts draw_texts(const std::shared_ptr<const Model>& model, const TokenText& text, const TextPlan& plan,
                       const Texts& wanted, Share share, bool shown) {
   DrawnTexts drawn;
-  for (std::int64_t i = share.begin; i < share.end; ++i) {
-    Session session(model, 1, wanted.session);
-    const std::int64_t left = begin_text(session, plan, static_cast<std::size_t>(i), wanted.sampling);
-    const std::int64_t steps = std::min(left, wanted.steps);
-    if (shown) fmt::print("{}", plan.prompt);
-    TokenText::Stream rest = text_behind(text, plan, static_cast<std::size_t>(i));
-    drawn.tokens.push_back(draw_tokens(session, rest, steps, shown));
-    drawn.left.push_back(left - steps);
-    if (!wanted.save_states.empty()) drawn.streams.push_back({left - steps, rest.context(), session.save(0)});
-    if (shown && ends(drawn, drawn.tokens.size() - 1)) fmt::print("{}", rest.finish());
-    if (shown) fmt::print("{}", end_of(plan, left - steps));
+  for (std::int64_t first = share.begin; first < share.end; first += wanted.streams) {
+    const Share here{first, std::min(share.end, first + wanted.streams)};
+    TextsTogether together(model, text, plan, wanted, here);
+    together.draw(shown);
+    together.move_to(drawn);
   }
   return drawn;
 }

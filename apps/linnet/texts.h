@@ -17,6 +17,7 @@ struct Texts {
   std::string out;                  ///< file; empty: standard output
   std::string states, save_states;  ///< files of streams to go on with, and of those that `steps` stops
   std::int64_t count = 0;           ///< 0: one
+  std::int64_t streams = 64;        ///< texts drawn at the same time
   std::int64_t length = 0;          ///< tokens to draw for a new text; 0: model.length
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();  ///< tokens drawn of each, at most
   std::vector<std::int64_t> labels = {};                          ///< of the texts in turn
@@ -26,8 +27,8 @@ struct Texts {
   bool json = false;
 };
 
-/// Draws the texts and writes them, on standard output token by token. The ranks share the texts; rank 0
-/// writes.
+/// Draws the texts and writes them, on standard output the first of those that are drawn together token by
+/// token and the others at their end. The ranks share the texts; rank 0 writes.
 void write_texts(const std::shared_ptr<const Model>& model, const Texts& wanted, Communicator& ranks);
 
 }  // namespace linnet

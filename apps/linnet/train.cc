@@ -6,6 +6,7 @@
 #include <csignal>
 #include <ctime>
 #include <limits>
+#include <string_view>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -13,6 +14,7 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
+#include "data/fasta.h"
 #include "data/files.h"
 #include "data/series.h"
 #include "io/file.h"
@@ -22,6 +24,7 @@
 #include "pictures.h"
 #include "rank_threads.h"
 #include "report.h"
+#include "run_groups.h"
 #include "run_record.h"
 #include "token_text.h"
 #include "training/checkpoint.h"
@@ -244,11 +247,13 @@ std::shared_ptr<const Model> initial_model(const RunRecord& record, const Datase
   return adapted;
 }
 
-/// Of settings on the command line that change nothing, and of those that are seldom meant.
+/// Of settings on the command line that change nothing, and of those that are seldom meant. A default is what
+/// else replaces, as attention.decay=none beside another family.
 void warn_of_settings(const std::vector<std::string>& settings, const ModelConfig& model, Display& display) {
+  const RunSettings defaults = settings_of(RunConfig());
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
-    if (!key.starts_with("attention.")) continue;
+    if (!key.starts_with("attention.") || setting == key + "=" + defaults.at(key)) continue;
     if (const std::string why = without_effect(model.attention, model.layers, key); !why.empty())
       display.show(fmt::format("warning: {} has no effect {}", key, why));
   }
@@ -264,6 +269,27 @@ void warn_of_tokenizer(const Dataset& data, Display& display) {
     display.show(
         "warning: the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor "
         "writes; that of linnet data tokenizer keeps them");
+}
+
+/// Of DNA and RNA, whose letters are residues too: what is learned of them is nothing about proteins.
+void warn_of_nucleotides(const RunConfig& config, const Dataset& data, Display& display) {
+  if (config.data.kind != "fasta") return;
+  constexpr std::int64_t most_examples = 64;
+  constexpr double most_share = 0.95;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
+  double letters = 0, nucleotides = 0;
+  for (std::int64_t i = 0; i < std::min(data.size(), most_examples); ++i) {
+    data.read(i, tokens, targets);
+    for (const std::int32_t token : tokens) {
+      if (token < 0) continue;
+      ++letters;
+      nucleotides += std::string_view("ACGTUN").find(residues[static_cast<std::size_t>(token)]) !=
+                     std::string_view::npos;
+    }
+  }
+  if (nucleotides > most_share * letters)
+    display.show(
+        "warning: the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins");
 }
 
 /// How a series is read, which its file does not say.
@@ -349,6 +375,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
       begins ? initial_model(record, *data.training, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
   warn_of_tokenizer(*data.training, display);
+  warn_of_nucleotides(config, *data.training, display);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial, &ranks);

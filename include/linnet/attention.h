@@ -53,7 +53,8 @@ struct KernelOptions {
   float epsilon = 1e-6f;  ///< added to the denominator; at least 0
 };
 
-/// Options of the local family: query i sees the keys i − left … i + right.
+/// Options of the local family: query i sees the keys i − left … i + right. There are as many queries as
+/// keys.
 struct LocalOptions {
   std::int64_t left = 128;
   std::int64_t right = 0;  ///< 0 for the recurrent form
@@ -196,9 +197,10 @@ struct AttentionInputs {
 /// out [B, L, H, M], of the type of the inputs. No output shares memory with an input or another output: a
 /// family may write an output before it has read all of its inputs. `normaliser` [B, L, H] is optional and
 /// receives what `backward` needs. For the linear and the kernel family this is the denominator, or with a
-/// LogScaledMap its logarithm without the log-scale of the query. The linear family writes infinity where the
-/// denominator gives zeros: where it vanishes, and with a LogScaledMap where it is not positive. For the
-/// other families it is the log-sum-exp. `final` is optional and receives the state after the last key, B
+/// LogScaledMap its logarithm without the log-scale of the query; 1 without normalisation. The linear family
+/// writes infinity where the denominator gives zeros: where it vanishes, and with a LogScaledMap where it is
+/// not positive. The kernel family writes 1 where it is 0, and what it divides by it is 0 then. For the other
+/// families it is the log-sum-exp. `final` is optional and receives the state after the last key, B
 /// slots; padding is not part of it. It may be the initial state. Only for masks that take a state. The
 /// linear family takes an empty `out` where `final` is given, and computes the state alone, without the
 /// queries.

@@ -9,7 +9,8 @@
  * Where a call fails, a stream is as it was before, but where linnet_step and linnet_number_step say
  * otherwise. One that a step left between two layers of the model cannot continue: its next calls fail and
  * say so, until it is begun or restored. Too little memory for what streams keep is found before any of them
- * moves.
+ * moves; oneDNN, which multiplies the rows of a prompt, may end the process where memory is too short for its
+ * own.
  *
  * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call
  * was in progress in the parent when it forked. A session of the parent works on the calling thread alone
@@ -210,9 +211,15 @@ LINNET_API linnet_status linnet_step_with_options(linnet_session* session, int32
                                                   const int64_t* streams, size_t count,
                                                   const linnet_step_options* options);
 
-/* Changes how the stream's next tokens are drawn; `sampling` may be NULL for the default. */
+/* Changes how the stream's next tokens are drawn, its seed included; `sampling` may be NULL for the default
+ * with the seed 0. */
 LINNET_API linnet_status linnet_set_sampling(linnet_session* session, int64_t stream,
                                              const linnet_sampling* sampling);
+
+/* How the stream's next tokens are drawn: what linnet_set_sampling and linnet_begin were given, or a snapshot
+ * had. `size` is sizeof *sampling. */
+LINNET_API linnet_status linnet_get_sampling(const linnet_session* session, int64_t stream,
+                                             linnet_sampling* sampling, size_t size);
 
 /* Makes `stream` continue exactly as `source` would, with its sampling but a seed of its own. */
 LINNET_API linnet_status linnet_fork(linnet_session* session, int64_t stream, int64_t source, uint64_t seed);

@@ -129,9 +129,11 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// What to open. docs/commands/train.md, "Data of your own", describes the formats. The kinds:
 /// - "digits": synthetic handwritten digits, `examples` for training and a tenth of that for validation;
 /// - "mnist": a folder `path` of IDX files under MNIST's names, plain or gzipped; train-* for training,
-///   t10k-* for validation. Larger images are scaled down to `size` by averaging areas;
+///   t10k-* for validation, or with `held_out` for testing. Larger images are scaled down to `size` by
+///   averaging areas;
 /// - "cifar10": a folder `path` of CIFAR-10's binary files; data_batch_1.bin … data_batch_5.bin for training,
-///   test_batch.bin for validation. Scaled down to `size` like MNIST's, channel by channel;
+///   test_batch.bin for validation, or with `held_out` for testing. Scaled down to `size` like MNIST's,
+///   channel by channel;
 /// - "images": PNG and JPEG files in sub-folders of the folder `path`, which are named by their classes and
 ///   sorted, or in the folder itself or named one by one, without labels. Grey or colour; colour where any
 ///   image has it. All of one size, or scaled down to `size` × `size` like MNIST's. Every tenth image of a
@@ -206,6 +208,9 @@ struct DataOptions {
   /// Files for validation alone, as `path`; empty takes a part of `path`, as the kind says.
   std::string validation = {};
   std::string test = {};  ///< files for testing alone, as `path`
+  /// MNIST and CIFAR-10: the last images of the training files that are for validation; the test files are
+  /// then for testing alone. 0: the test files are for validation.
+  std::int64_t held_out = 0;
   std::string fields =
       {};  ///< number of values of each field of tokens, "50,30"; empty: of the largest token
   std::int64_t token_bytes = 2;  ///< bytes of a token in .bin files: 2 or 4
@@ -250,8 +255,9 @@ LINNET_API Datasets open_datasets(const DataOptions& options);
 
 enum class Split { training, validation, test };
 
-/// One part of the data, as `open_datasets` gives it. Files that only other parts need are not read and may
-/// be missing. Throws as `open_datasets` does, and UsageError for a kind without that part.
+/// One part of the data, as `open_datasets` gives it; for testing always the test files of MNIST and
+/// CIFAR-10. Files that only other parts need are not read and may be missing. Throws as `open_datasets`
+/// does, and UsageError for a kind without that part.
 LINNET_API std::unique_ptr<Dataset> open_dataset(const DataOptions& options, Split split);
 
 }  // namespace linnet

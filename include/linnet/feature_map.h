@@ -208,8 +208,9 @@ LINNET_API std::shared_ptr<const FeatureMap> find_feature_map(const std::string&
 /// built-in map or registered already.
 LINNET_API void register_feature_map(std::shared_ptr<const FeatureMap> map);
 
-/// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, y may be x. Relative error below
-/// 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction set.
+/// Vector mathematics for maps of your own: y[i] = f(x[i]) for i < count, at least 0; y may be x. Relative
+/// error below 4e-7 for exp (x limited to ±87) and absolute error below 4e-7 for tanh; for every instruction
+/// set.
 LINNET_API void tile_exp(float* y, const float* x, std::int64_t count);
 LINNET_API void tile_tanh(float* y, const float* x, std::int64_t count);
 

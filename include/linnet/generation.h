@@ -44,11 +44,12 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
 /// for want of memory (std::bad_alloc, or OutOfMemoryError), each stream has taken its whole prompt or
 /// nothing, as `position` tells. `begin`, `fork`, `restore`, `save`, `logits`, `probabilities` and `resize`
-/// change nothing where they throw. Where a step fails for another reason, in a feature map of the caller's
-/// say, a stream whose layers have not all seen the token cannot continue, as `can_continue` tells.
-/// Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then throws
-/// Error for it; the other streams have moved by a token or not at all, as `position` tells; `step` has then
-/// written the tokens of those that have.
+/// change nothing where they throw. oneDNN, which multiplies the rows of a prompt, may end the process
+/// instead where memory is too short for its own. Where a step fails for another reason, in a feature map of
+/// the caller's say, a stream whose layers have not all seen the token cannot continue, as `can_continue`
+/// tells. Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then
+/// throws Error for it; the other streams have moved by a token or not at all, as `position` tells; `step`
+/// has then written the tokens of those that have.
 ///
 /// There are 1 … 1,048,576 streams. A session that was moved from may only be destroyed or assigned to.
 class LINNET_API Session {
@@ -63,7 +64,8 @@ class LINNET_API Session {
     /// encoder–decoder models.
     bool cache = true;
     /// Threads that the session works with, the caller's included; 1 keeps everything on the thread that
-    /// calls, for callers with a deadline; 0 stands for one per processor. Results depend on it as on other
+    /// calls, for callers with a deadline or with many sessions, each of which has threads of its own; 0
+    /// stands for one per processor. Results depend on it as on other
     /// streams.
     int threads = 0;
   };
@@ -161,7 +163,8 @@ class LINNET_API Session {
             const StepOptions& options);
   void step(std::span<std::int32_t> tokens, const StepOptions& options);
 
-  /// Changes how the stream's next tokens are drawn. Throws UsageError for invalid `sampling`.
+  /// Changes how the stream's next tokens are drawn, its seed included: `sampling(stream)` is what to change
+  /// to keep it. Throws UsageError for invalid `sampling`.
   void set_sampling(std::int64_t stream, const SamplingOptions& sampling);
   SamplingOptions sampling(std::int64_t stream) const;
 
@@ -233,9 +236,9 @@ class LINNET_API NumberSession {
   /// stands for a missing number and is read as the mean of its column. Constant time per step in the linear
   /// family. Throws UsageError for spans of other sizes and infinite numbers, streams outside or named twice,
   /// and Error for positions outside; nothing has moved then. Throws Error where the prediction of a stream
-  /// is not of finite numbers, as after numbers that overflow: that stream is to begin anew or to be
-  /// restored, and the others have moved. A step that fails for another reason leaves streams as
-  /// `Session::step` does.
+  /// is not of finite numbers, as after numbers that overflow: that stream, whose numbers in `out` are
+  /// NaN then, is to begin anew or to be restored, and the others have moved. A step that fails for another
+  /// reason leaves streams as `Session::step` does.
   void step(std::span<const float> in, std::span<float> out, std::span<const std::int64_t> streams);
 
   /// The same for all streams.

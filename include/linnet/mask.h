@@ -107,6 +107,7 @@ class LINNET_API Mask {
   explicit Mask(Kind kind) : kind_(kind) {}
 
   Kind kind_;
+  bool has_key_lengths_ = false;
   std::vector<std::int64_t> key_lengths_;
   std::vector<std::int64_t> prefix_;
   std::int64_t left_ = 0, right_ = 0;

@@ -77,7 +77,8 @@ LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::strin
 LINNET_API DataOptions data_for_model(const Model& model, const std::string& source,
                                       const std::string& kind = "");
 
-/// Makes all files of data.path those of the test part. Throws UsageError for kinds of data without one.
+/// Makes all files of data.path those of the test part, but of MNIST and CIFAR-10, whose folder says which
+/// they are. Throws UsageError for kinds of data without one.
 LINNET_API void take_as_test(DataOptions& data);
 
 }  // namespace linnet

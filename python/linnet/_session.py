@@ -215,7 +215,8 @@ class Session(Streams):
         return self._core.logits(whole("logits", "stream", stream))
 
     def probabilities(self, stream: int = 0) -> np.ndarray:
-        """The same as probabilities, of the same shape, with temperature 1 and without top-k and top-p."""
+        """Probabilities [vocabulary], float32, of the same tokens as `logits`, with temperature 1 and without top-k and top-p. They
+        add up to 1."""
         return self._core.probabilities(whole("probabilities", "stream", stream))
 
     def fork(self, stream: int, source: int, seed: int = 0) -> None:

@@ -189,11 +189,12 @@ nb::tuple open_for_model(const ModelObject& model, const std::string& source, co
   return open(options_for(model, source, kind, settings));
 }
 
-/// One part of the files of a model; "test" takes all of them.
+/// One part of the files of a model; "test" takes all of them, unless the settings divide them.
 DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
                          const std::string& split, const std::vector<std::string>& settings) {
   DataOptions options = options_for(model, source, kind, settings);
-  if (split == "test") take_as_test(options);
+  const auto divides = [](const std::string& setting) { return setting.starts_with("data.split="); };
+  if (split == "test" && std::ranges::none_of(settings, divides)) take_as_test(options);
   const nb::gil_scoped_release released;
   return {open_dataset(options, split == "test"         ? Split::test
                                 : split == "validation" ? Split::validation

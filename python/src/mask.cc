@@ -39,7 +39,6 @@ MaskObject boolean_mask(nb::handle visible) {
 
 Mask with_lengths(const Mask& mask, nb::handle given) {
   Numbers lengths = wholes_of(given, "mask", "lengths");
-  // An empty list stands for no lengths in the C++ library.
   if (lengths.empty()) refuse("mask", "a key length for each batch entry", "none");
   return mask.with_key_lengths(std::move(lengths));
 }

@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "base/memory.h"
 
@@ -87,6 +88,7 @@ AttentionSizes check_call(const char* operation, const AttentionInputs& inputs) 
   const AttentionSizes sizes = check_inputs(operation, inputs.query, inputs.key, inputs.value, inputs.mask);
   expect_type_of_query(operation, "key", inputs.key, inputs.query);
   expect_type_of_query(operation, "value", inputs.value, inputs.query);
+  check_position(operation, inputs.position);
   return sizes;
 }
 
@@ -175,7 +177,8 @@ void check_memory(const char* operation, std::span<const float> memory, std::int
   const std::int64_t found = static_cast<std::int64_t>(memory.size());
   if (memory.data() == nullptr) {
     const double bytes = sizeof(float) * static_cast<double>(slots) * static_cast<double>(slot_floats);
-    if (bytes > unasked_bytes) require_memory(fmt::format("a state of {} slots", slots), bytes);
+    if (bytes > unasked_bytes)
+      require_memory(fmt::format("a state of {} slot{}", slots, slots == 1 ? "" : "s"), bytes);
   } else if (slots > 0 && found / slots < slot_floats) {
     fail(operation, "expected memory of {} floats for each of {} slots, got {} floats", slot_floats, slots,
          found);
@@ -208,7 +211,11 @@ AttentionSizes check_step(const char* operation, View<float> out, View<const flo
   expect_shape(operation, "out", out, {streams, heads, sizes.value_dim});
   if (static_cast<std::int64_t>(slots.size()) != streams)
     fail(operation, "expected a slot for each of {} streams, got {}", streams, slots.size());
-  for (const std::int64_t slot : slots) check_slot(operation, state, slot);
+  for (const std::int64_t slot : slots) {
+    check_slot(operation, state, slot);
+    if (state.position(slot) >= State::most_position)
+      fail(operation, "expected a slot below position 2^53, got slot {} at {}", slot, state.position(slot));
+  }
   check_distinct(operation, state, slots);
   return sizes;
 }
@@ -224,6 +231,7 @@ AttentionSizes check_read(const char* operation, View<float> out, View<const flo
   if (!positions.empty() && std::ssize(positions) != sizes.batch)
     fail(operation, "expected a position for each of {} queries, got {}", sizes.batch, positions.size());
   for (const std::int64_t slot : slots) check_slot(operation, state, slot);
+  for (const std::int64_t position : positions) check_position(operation, position);
   return sizes;
 }
 
@@ -234,6 +242,11 @@ void check_make_state(const char* operation, std::int64_t slots, const HeadShape
   expect_some(operation, "a number of heads", shape.heads);
   expect_some(operation, "a head size", shape.head_dim);
   expect_some(operation, "a value size", shape.value_dim);
+  // Products and sums of them are whole numbers of 64 bits.
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  for (const auto& [what, size] : {std::pair("heads", shape.heads), std::pair("a head size", shape.head_dim),
+                                   std::pair("a value size", shape.value_dim)})
+    if (size > most) fail(operation, "expected {} of at most 2^31, got {}", what, size);
 }
 
 AttentionSizes check_reference(const char* operation, View<const double> out, const ReferenceInputs& inputs) {

@@ -50,6 +50,14 @@ void check_state_gradient(const char* operation, const char* which, View<const f
   if (gradient.rank() != 2 || gradient.extent(0) != batch || gradient.extent(1) < needed)
     fail(operation, "expected {} [{}, at least {}], got {}", which, batch, needed,
          to_string(gradient.shape()));
+  if (gradient.size() > 0 && gradient.data() == nullptr)
+    fail(operation, "expected memory for {} {}, got a null pointer", which, to_string(gradient.shape()));
+}
+
+/// Throws where there is a decay, in a family without one. For View<const float> and View<const double>.
+template <class T>
+void refuse_decay(const char* operation, View<const T> decay) {
+  if (decay.rank() != 0) fail(operation, "expected no decay, which the linear family alone has, got one");
 }
 
 /// Throws unless `memory`, where given, has floats for that many slots, and otherwise the free memory has.

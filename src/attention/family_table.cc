@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "attention/arguments.h"
 #include "attention/family.h"
 #include "base/fail.h"
 #include "base/names.h"
@@ -66,15 +67,24 @@ void Attention::read(Context&, View<float>, View<const float>, const State&, std
   fail("attention", "expected the linear or the softmax family to read a state, got another");
 }
 
-void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+namespace {
+
+/// The entry of options that are checked, with inputs that its family takes.
+const FamilyEntry& checked_entry(const AttentionOptions& options, const ReferenceInputs& inputs) {
   (void)make_attention(options);  // checks them
-  entry_of(options.family).reference_forward(options, out, inputs);
+  if (!info_of(options.family).takes_decay) refuse_decay("reference", inputs.decay);
+  return entry_of(options.family);
+}
+
+}  // namespace
+
+void reference_forward(const AttentionOptions& options, View<double> out, const ReferenceInputs& inputs) {
+  checked_entry(options, inputs).reference_forward(options, out, inputs);
 }
 
 void reference_backward(const AttentionOptions& options, const ReferenceGradients& gradients,
                         View<const double> grad_out, const ReferenceInputs& inputs) {
-  (void)make_attention(options);
-  entry_of(options.family).reference_backward(options, gradients, grad_out, inputs);
+  checked_entry(options, inputs).reference_backward(options, gradients, grad_out, inputs);
 }
 
 void add_settings(Settings& settings, AttentionConfig& config) {

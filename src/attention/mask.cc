@@ -105,6 +105,7 @@ Mask Mask::boolean(BooleanTile tile) {
 
 Mask Mask::with_key_lengths(std::vector<std::int64_t> lengths) const {
   Mask result = *this;
+  result.has_key_lengths_ = true;
   result.key_lengths_ = std::move(lengths);
   return result;
 }
@@ -207,13 +208,13 @@ void Mask::check(const char* operation, std::int64_t batch, std::int64_t queries
            lists);
     for (const Bounds& bounds : *segments_) check_bounds(operation, bounds, keys);
   }
-  if (!key_lengths_.empty()) check_lengths(operation, "key length", key_lengths_, batch, keys);
+  if (has_key_lengths_) check_lengths(operation, "key length", key_lengths_, batch, keys);
 }
 
 std::string Mask::name() const {
   std::string name = name_of(kind_);
   if (segments_) name += ", segments";
-  if (!key_lengths_.empty()) name += ", key lengths";
+  if (has_key_lengths_) name += ", key lengths";
   return name;
 }
 

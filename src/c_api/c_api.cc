@@ -270,6 +270,8 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
     given("session", "where to put the session", session) = nullptr;
     const auto& own = given("session", "a model", model).model;
     const linnet_session_options chosen = linnet::session_options_of("session", options);
+    if (chosen.cache != 0 && chosen.cache != 1)
+      linnet::fail<linnet::UsageError>("session", "expected the cache 0 or 1, got {}", chosen.cache);
     const linnet::Session::Options of_session = {
         .capacity = chosen.capacity, .cache = chosen.cache != 0, .threads = chosen.threads};
     *session =
@@ -330,6 +332,17 @@ linnet_status linnet_set_sampling(linnet_session* session, int64_t stream, const
   return guarded([&] {
     given("sampling", "a session", session)
         .session.set_sampling(stream, linnet::sampling_of("sampling", sampling));
+  });
+}
+
+linnet_status linnet_get_sampling(const linnet_session* session, int64_t stream, linnet_sampling* sampling,
+                                  size_t size) {
+  return guarded([&] {
+    const linnet::SamplingOptions found = given("sampling", "a session", session).session.sampling(stream);
+    linnet::write_defaults(
+        "sampling", sampling, size,
+        linnet_sampling{sizeof(linnet_sampling), found.temperature, found.top_k, found.top_p, found.seed},
+        linnet::first_sampling_bytes);
   });
 }
 

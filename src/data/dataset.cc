@@ -82,6 +82,9 @@ void check_keys(const DataOptions& options) {
   const Kinds own_files = {"images", "text", "bytes", "fasta", "tokens", "lines", "pairs", "series", "sound"};
   check("data.validation", &DataOptions::validation, own_files);
   check("data.test", &DataOptions::test, own_files);
+  check("data.held_out", &DataOptions::held_out, {"mnist", "cifar10"});
+  if (options.held_out < 0)
+    fail<UsageError>("data", "expected data.held_out of at least 0, got {}", options.held_out);
   check("data.fields", &DataOptions::fields, {"tokens"});
   check("data.token_bytes", &DataOptions::token_bytes, {"tokens"});
   check("data.columns", &DataOptions::columns, {"series"});

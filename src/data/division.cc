@@ -58,7 +58,7 @@ Division divide(const std::string& split, std::int64_t steps, const std::string&
       fail<UsageError>(
           "data",
           "{}: expected data.split whose parts each have steps of the {}, got \"{}\", which ends a part at "
-          "step {} after one at step {}",
+          "step {} after one at step {}; fractions such as 0.8,0.9 fit every file",
           origin, steps, shortened(split), *row, before);
     rows.push_back(*row);
   }

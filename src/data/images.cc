@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cassert>
 #include <filesystem>
+#include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -23,7 +27,7 @@ std::vector<std::int16_t> wide(const std::vector<std::uint8_t>& labels) {
   return {labels.begin(), labels.end()};
 }
 
-std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles& files) {
+std::unique_ptr<ImageDataset> open_part(const DataOptions& options, const MnistFiles& files) {
   const std::filesystem::path path = find_mnist_file(options.path, files.images);
   IdxArray images = read_idx(path);
   if (images.shape.size() != 3 || images.values.empty())
@@ -56,7 +60,7 @@ std::unique_ptr<Dataset> open_part(const DataOptions& options, const MnistFiles&
                                         wide(labels.values), digit_classes, shape, options.levels);
 }
 
-std::unique_ptr<Dataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
+std::unique_ptr<ImageDataset> open_cifar_part(const DataOptions& options, CifarBatch batch) {
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
   if (size < cifar_size) {
     Context context;
@@ -82,6 +86,29 @@ CifarBatch read_cifar_training(std::span<const std::filesystem::path> files) {
     training.labels.insert(training.labels.end(), batch.labels.begin(), batch.labels.end());
   }
   return training;
+}
+
+/// The parts of data with files for training and files for testing, which the two functions read. No file is
+/// read that only parts need that are not wanted.
+template <class ReadTraining, class ReadTest>
+Datasets open_with_test_files(const DataOptions& options, const Parts& parts,
+                              const ReadTraining& read_training, const ReadTest& read_test) {
+  const bool holds_out = options.held_out > 0;
+  Datasets datasets;
+  if (parts.training || (parts.validation && holds_out)) {
+    std::unique_ptr<ImageDataset> training = read_training();
+    if (holds_out) {
+      if (options.held_out >= training->size())
+        fail<UsageError>("data", "{}: expected data.held_out of less than the {} images for training, got {}",
+                         options.path, training->size(), options.held_out);
+      datasets.validation = training->take_last(options.held_out);
+    }
+    if (parts.training) datasets.training = std::move(training);
+    if (!parts.validation) datasets.validation = nullptr;
+  }
+  if (parts.validation && !holds_out) datasets.validation = read_test();
+  if (parts.test && (holds_out || !parts.validation)) datasets.test = read_test();
+  return datasets;
 }
 
 }  // namespace
@@ -116,6 +143,18 @@ ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::in
       names_(std::move(names)) {
   assert(static_cast<std::int64_t>(pixels_.size()) % length() == 0);
   assert(labels_.empty() || static_cast<std::int64_t>(labels_.size()) == size());
+}
+
+std::unique_ptr<ImageDataset> ImageDataset::take_last(std::int64_t count) {
+  assert(count >= 1 && count < size());
+  const auto taken_from = [](auto& all, std::int64_t numbers) {
+    const std::remove_reference_t<decltype(all)> taken(all.end() - numbers, all.end());
+    all.erase(all.end() - numbers, all.end());
+    return taken;
+  };
+  return std::make_unique<ImageDataset>(taken_from(pixels_, count * length()),
+                                        taken_from(labels_, labels_.empty() ? 0 : count), classes_, image_,
+                                        levels_, names_);
 }
 
 std::int64_t ImageDataset::read(std::int64_t index, std::span<std::int32_t> tokens,
@@ -178,11 +217,12 @@ Datasets open_digits(const DataOptions& options, const Parts& parts) {
 Datasets open_mnist(const DataOptions& options, const Parts& parts) {
   if (options.path.empty()) fail<UsageError>("data", "expected the path of a folder of IDX files, got none");
   if (options.size < 0) fail<UsageError>("data", "expected a size of at least 0, got {}", options.size);
-  Datasets datasets;
-  if (parts.training) datasets.training = open_part(options, mnist_training);
-  if (parts.validation) datasets.validation = open_part(options, mnist_test);
-  if (!parts.training || !parts.validation) return datasets;
-  const ImageShape expected = image_shape(*datasets.training), found = image_shape(*datasets.validation);
+  Datasets datasets = open_with_test_files(
+      options, parts, [&] { return open_part(options, mnist_training); },
+      [&] { return open_part(options, mnist_test); });
+  const Dataset* tested = options.held_out > 0 ? datasets.test.get() : datasets.validation.get();
+  if (datasets.training == nullptr || tested == nullptr) return datasets;
+  const ImageShape expected = image_shape(*datasets.training), found = image_shape(*tested);
   if (found.height != expected.height || found.width != expected.width)
     fail("data", "{}: expected test images of {} × {}, as for training, got {} × {}", options.path,
          expected.height, expected.width, found.height, found.width);
@@ -197,12 +237,10 @@ Datasets open_cifar(const DataOptions& options, const Parts& parts) {
   const std::int64_t size = options.size == 0 ? cifar_size : options.size;
   check_image_options(options, {size, size, cifar_channels});
   const std::vector<std::filesystem::path> files = cifar_files(options.path);
-  Datasets datasets;
-  if (parts.training)
-    datasets.training =
-        open_cifar_part(options, read_cifar_training(std::span(files).first(files.size() - 1)));
-  if (parts.validation) datasets.validation = open_cifar_part(options, read_cifar(files.back()));
-  return datasets;
+  return open_with_test_files(
+      options, parts,
+      [&] { return open_cifar_part(options, read_cifar_training(std::span(files).first(files.size() - 1))); },
+      [&] { return open_cifar_part(options, read_cifar(files.back())); });
 }
 
 }  // namespace linnet

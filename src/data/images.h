@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class ImageDataset final : public PictureDataset {
     return labels_.empty() ? std::vector<std::string>() : names_;
   }
   ImageShape image() const override { return image_; }
+  /// Removes the last `count` images, 1 … size() − 1, and returns them as a data set of their own.
+  std::unique_ptr<ImageDataset> take_last(std::int64_t count);
   std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
                     std::span<std::int32_t> targets) const override;
 

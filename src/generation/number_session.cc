@@ -169,6 +169,7 @@ struct NumberSession::Impl {
       Stream& one = streams.at(index);
       if (predict && !all_finite(numbers.slice(0, i, i + 1))) {
         if (lost < 0) lost = index;
+        std::fill_n(out.data() + i * targets, targets, std::numeric_limits<float>::quiet_NaN());
         continue;
       }
       ++one.position;

@@ -6,8 +6,50 @@
 
 #include "base/fail.h"
 #include "base/random.h"
+#include "kernels/loss.h"
 
 namespace linnet {
+namespace {
+
+/// The token at `u` of the nucleus among the `top_k` most probable ones: the fewest that have the share
+/// `top_p` of what these have together. Most probable first; ties by the smaller token, so that the order is
+/// the same everywhere. No more of the order is found than the nucleus needs.
+std::int32_t draw_among_the_most_probable(std::span<const float> logits, std::span<const float> shares,
+                                          std::span<std::int32_t> order, const SamplingOptions& options,
+                                          float u) {
+  constexpr std::int64_t first_part = 64, growth = 4;
+  std::iota(order.begin(), order.end(), 0);
+  const auto before = [&](std::int32_t a, std::int32_t b) {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  };
+  std::int64_t sorted = 0;
+  const auto sort_up_to = [&](std::int64_t end) {
+    std::partial_sort(order.begin() + sorted, order.begin() + end, order.end(), before);
+    sorted = end;
+  };
+  const std::int64_t all = std::ssize(order), kept = std::min(options.top_k, all);
+  double total = 0;
+  if (kept == all) {
+    for (const float share : shares) total += share;
+  } else {
+    sort_up_to(kept);
+    for (const std::int32_t token : order.first(static_cast<std::size_t>(kept))) total += shares[token];
+  }
+  double nucleus = 0;
+  std::int64_t count = 0;
+  while (count < kept && (count == 0 || nucleus < options.top_p * total)) {
+    if (count == sorted) sort_up_to(std::min(kept, std::max(first_part, growth * sorted)));
+    nucleus += shares[order[count++]];
+  }
+  double rest = u * nucleus;
+  for (std::int64_t rank = 0; rank + 1 < count; ++rank) {
+    rest -= shares[order[rank]];
+    if (rest < 0) return order[rank];
+  }
+  return order[count - 1];
+}
+
+}  // namespace
 
 void SamplingOptions::check() const {
   if (!(temperature >= 0) || !std::isfinite(temperature))
@@ -17,52 +59,40 @@ void SamplingOptions::check() const {
     fail<UsageError>("sampling", "expected top-p above 0 and at most 1, got {}", top_p);
 }
 
-Sampler::Sampler(const OutputHead& head)
-    : head_(head),
-      workspace_(Tensor::of<float>({std::max(head.vocabulary(), head.outputs())})),
-      order_(static_cast<std::size_t>(head.vocabulary())) {}
+Sampler::Memory::Memory(Context& context, const OutputHead& head)
+    : workspace(context),
+      logits(workspace.array<float>(std::max(head.vocabulary(), head.outputs()))),
+      shares(workspace.array<float>(head.vocabulary())),
+      order(workspace.array<std::int32_t>(head.vocabulary())) {}
+
+void Sampler::reserve(Context& context) const { Memory(context, head_); }
 
 std::int32_t Sampler::sample(Context& context, View<const float> parameters, const SamplingOptions& options,
-                             std::int64_t position, const Change* change) {
+                             std::int64_t position, const Change* change) const {
   const Random random(options.seed, Draw::sampling);
   const std::uint64_t index = 2 * static_cast<std::uint64_t>(position);
   const float u1 = random.uniform(index), u2 = random.uniform(index + 1);
   const std::int64_t vocabulary = head_.vocabulary();
-  const bool as_they_are = options.temperature == 1 && options.top_k >= vocabulary && options.top_p == 1;
-  if (as_they_are && change == nullptr)
-    return head_.sample(context, parameters, u1, u2, workspace_.span<float>());
+  const bool all_tokens = options.top_k >= vocabulary && options.top_p == 1;
+  const bool as_they_are = all_tokens && options.temperature == 1;
+  Memory memory(context, head_);
+  if (as_they_are && change == nullptr) return head_.sample(context, parameters, u1, u2, memory.logits);
 
-  const View<float> view = workspace_.view<float>().slice(0, 0, vocabulary);
+  const std::span<float> logits = memory.logits.first(static_cast<std::size_t>(vocabulary));
+  const View<float> view(logits.data(), {vocabulary});
   head_.logits(context, view, parameters);
-  const std::span<float> logits(view.data(), static_cast<std::size_t>(vocabulary));
   if (change != nullptr) (*change)(logits);
-  if (as_they_are)
-    return static_cast<std::int32_t>(draw_from_logits(context, logits.data(), vocabulary, u1, logits));
   if (options.temperature == 0)
     return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-
-  // Most probable first; ties by the smaller token, so that the order is the same everywhere.
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto before = [&](std::int32_t a, std::int32_t b) {
-    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
-  };
-  const std::int64_t kept = std::min(options.top_k, vocabulary);
-  std::partial_sort(order_.begin(), order_.begin() + kept, order_.end(), before);
-  const double largest = logits[order_[0]];
-  const auto weight = [&](std::int64_t rank) {
-    return std::exp((logits[order_[rank]] - largest) / options.temperature);
-  };
-  double total = 0;
-  for (std::int64_t rank = 0; rank < kept; ++rank) total += weight(rank);
-  double nucleus = 0;
-  std::int64_t count = 0;
-  while (count < kept && (count == 0 || nucleus < options.top_p * total)) nucleus += weight(count++);
-  double rest = u1 * nucleus;
-  for (std::int64_t rank = 0; rank + 1 < count; ++rank) {
-    rest -= weight(rank);
-    if (rest < 0) return order_[rank];
-  }
-  return order_[count - 1];
+  const std::span<float> shares = memory.shares;
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    shares[i] = as_they_are ? logits[i] : static_cast<float>((logits[i] - largest) / options.temperature);
+  if (all_tokens)
+    return static_cast<std::int32_t>(draw_from_logits(context, shares.data(), vocabulary, u1, shares));
+  const View<float> row(shares.data(), {1, vocabulary});
+  kernels::softmax_rows(context, row, row);
+  return draw_among_the_most_probable(logits, shares, memory.order, options, u1);
 }
 
 float Sampler::log_probability(Context& context, View<const float> parameters, std::int32_t token) const {

@@ -107,9 +107,12 @@ std::uint64_t ModelSnapshots::fingerprint() {
 
 Snapshot ModelSnapshots::read(std::span<const std::byte> bytes) {
   Snapshot snapshot = Snapshot::read(bytes);
-  if (snapshot.model != fingerprint())
-    fail("restore", "expected a snapshot of this model, {:016x}, got one of {:016x}", fingerprint(),
-         snapshot.model);
+  if (snapshot.model != fingerprint()) {
+    constexpr int bits_of_weights = 32;
+    const bool same_settings = snapshot.model >> bits_of_weights == fingerprint() >> bits_of_weights;
+    fail("restore", "expected a snapshot of this model, {:016x}, got {:016x}, one of other {}", fingerprint(),
+         snapshot.model, same_settings ? "weights" : "settings, as model.weights or the sizes");
+  }
   return snapshot;
 }
 

@@ -34,14 +34,10 @@ void TokenStream::append(std::span<const std::int32_t> step) {
   ++position;
 }
 
-TokenSteps::Worker::Worker(const Network& network) {
-  samplers.emplace_back(network.head());
-  for (const LaterField& field : network.later_fields()) samplers.emplace_back(field.head());
-}
-
 TokenSteps::TokenSteps(const Network& network)
-    : network_(network), fields_(1 + std::ssize(network.later_fields())), recurrent_(network) {
-  workers_.emplace_back(network);
+    : network_(network), fields_(1 + std::ssize(network.later_fields())), recurrent_(network), workers_(1) {
+  samplers_.emplace_back(network.head());
+  for (const LaterField& field : network.later_fields()) samplers_.emplace_back(field.head());
 }
 
 /// Steps the layers and calls of_field(f, parameters [slots, outputs of f]) for every field, each given the
@@ -71,7 +67,8 @@ void TokenSteps::heads(Context& own, std::span<const std::int32_t> inputs,
 
 void TokenSteps::reserve(Context& context, std::int64_t count, std::int32_t first_input) {
   const LargestBlocks largest(count, context.threads(), network_.config().weights);
-  while (std::ssize(workers_) < largest.blocks) workers_.emplace_back(network_);
+  if (largest.streams <= reserved_streams_ && largest.blocks <= std::ssize(workers_)) return;
+  if (std::ssize(workers_) < largest.blocks) workers_.resize(static_cast<std::size_t>(largest.blocks));
   std::vector<std::int64_t> slots(static_cast<std::size_t>(largest.streams));
   std::iota(slots.begin(), slots.end(), 0);
   // Tokens that every later field has.
@@ -85,11 +82,14 @@ void TokenSteps::reserve(Context& context, std::int64_t count, std::int32_t firs
   RecurrentState nothing(network_, largest.streams);
   const auto try_step = [&](Context& own) {
     const FlushSubnormals flush;
-    heads(own, inputs, slots, nothing, tokens, [](std::int64_t, View<const float>) {});
+    heads(own, inputs, slots, nothing, tokens, [&](std::int64_t field, View<const float>) {
+      samplers_[static_cast<std::size_t>(field)].reserve(own);
+    });
     for (const std::int64_t slot : slots) nothing.reset(slot);
   };
   try_step(context);
   for (Context& own : context.impl().contexts_of_threads()) try_step(own);
+  reserved_streams_ = std::max(reserved_streams_, largest.streams);
 }
 
 /// The next inputs of the streams, in the worker's memory.
@@ -143,17 +143,16 @@ void TokenSteps::draw_field(Context& own, const Draws& draws, std::span<const st
     if (worker.lost[i]) continue;
     const auto row = static_cast<std::int64_t>(i);
     worker.lost[i] = !failure.guard(row, [&] {
-      draw_token(own, draws, at, slots[i], streams.at(slots[i]), parameters.slice(0, row, row + 1), field,
-                 worker);
+      draw_token(own, draws, at, slots[i], streams.at(slots[i]), parameters.slice(0, row, row + 1), field);
     });
   }
 }
 
 void TokenSteps::draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
-                            const TokenStream& stream, View<const float> parameters, std::int64_t field,
-                            Worker& worker) const {
+                            const TokenStream& stream, View<const float> parameters,
+                            std::int64_t field) const {
   if (!all_finite(parameters)) fail_not_finite("step", slot);
-  Sampler& sampler = worker.samplers[static_cast<std::size_t>(field)];
+  const Sampler& sampler = samplers_[static_cast<std::size_t>(field)];
   const auto change = [&](std::span<float> logits) {
     draws.process(slot, field, logits);
     check_processed(logits, slot);

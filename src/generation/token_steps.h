@@ -60,7 +60,7 @@ class TokenSteps {
   /// Draws the token of a stream's first field, which is draws.tokens[at], from its parameters [1, outputs].
   void draw_first(Context& context, const Draws& draws, std::size_t at, std::int64_t slot,
                   const TokenStream& stream, View<const float> parameters) {
-    draw_token(context, draws, at, slot, stream, parameters, 0, workers_.front());
+    draw_token(context, draws, at, slot, stream, parameters, 0);
   }
 
   /// parameters [1, outputs] of the first field's next token, for a state that takes the input.
@@ -70,8 +70,6 @@ class TokenSteps {
  private:
   /// What one block needs while it is stepped.
   struct Worker {
-    explicit Worker(const Network& network);
-    std::vector<Sampler> samplers;   ///< of every field
     std::vector<std::int32_t> ids;   ///< [streams, fields]
     std::vector<std::uint8_t> lost;  ///< streams for which no token could be drawn
   };
@@ -82,8 +80,7 @@ class TokenSteps {
                   Streams<TokenStream>& streams, View<const float> parameters, std::int64_t field,
                   Worker& worker, FirstFailure& failure) const;
   void draw_token(Context& own, const Draws& draws, std::size_t at, std::int64_t slot,
-                  const TokenStream& stream, View<const float> parameters, std::int64_t field,
-                  Worker& worker) const;
+                  const TokenStream& stream, View<const float> parameters, std::int64_t field) const;
   template <class Parameters>
   void heads(Context& own, std::span<const std::int32_t> inputs, std::span<const std::int64_t> slots,
              RecurrentState& state, std::span<const std::int32_t> tokens, const Parameters& of_field) const;
@@ -91,7 +88,9 @@ class TokenSteps {
   const Network& network_;
   const std::int64_t fields_;
   RecurrentTransformer recurrent_;
-  std::vector<Worker> workers_;
+  std::vector<Sampler> samplers_;      ///< of every field
+  std::vector<Worker> workers_;        ///< of every block
+  std::int64_t reserved_streams_ = 0;  ///< of a block that steps allocate nothing for
 };
 
 }  // namespace linnet

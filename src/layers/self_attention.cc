@@ -29,6 +29,7 @@ SelfAttention::SelfAttention(ParameterTable& table, const std::string& name, con
       output_(table, name + ".output", parts.width, parts.width,
               {.bias = true, .weight_initial = normal(parts.output_deviation), .bias_initial = {}}),
       decay_(parts.initial_decay),
+      decay_slope_(decay_.size()),
       attention_(make_attention(parts.attention)) {
   if (info_of(parts.attention.family).takes_projections) add_projections(table, name);
   if (parts.rotary) frequencies_ = kernels::rotary_frequencies(parts.width / parts.heads);
@@ -98,8 +99,12 @@ void SelfAttention::pack(Context& context, const ParameterValues& parameters, bo
   if (!decay_logit_) return;
   const View<const float> logit = parameters.of(*decay_logit_);
   for (std::int64_t h = 0; h < parts_.heads; ++h) {
-    const double gamma = 1 / (1 + std::exp(-static_cast<double>(logit(h))));
-    decay_[static_cast<std::size_t>(h)] = std::max(static_cast<float>(gamma), 1e-6f);
+    // σ(l) and its slope σ(l) σ(−l), which is no difference of numbers near 1.
+    const double odds = std::exp(-static_cast<double>(logit(h))), gamma = 1 / (1 + odds);
+    const auto at = static_cast<std::size_t>(h);
+    constexpr float least_decay = 1e-6f;
+    decay_[at] = std::max(static_cast<float>(gamma), least_decay);
+    decay_slope_[at] = gamma < least_decay ? 0 : static_cast<float>(odds / ((1 + odds) * (1 + odds)));
   }
 }
 
@@ -299,7 +304,7 @@ void SelfAttention::backward(Context& context, View<float> dx, View<const float>
     add(value_projection_->of(gradients), dvalue_projection);
   }
   for (std::size_t h = 0; h < decay_gradient.size(); ++h)
-    decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_[h] * (1 - decay_[h]);
+    decay_logit_->of(gradients).data()[h] += decay_gradient[h] * decay_slope_[h];
   if (parts_.rotary && saved.positions.empty())
     kernels::rotate(context, queries_and_keys(dqkv.as<float>()), saved.first_position, frequencies_,
                     kernels::Turn::back);

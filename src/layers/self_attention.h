@@ -175,6 +175,7 @@ class SelfAttention {
   Dense output_;
   std::optional<ParameterPlace> decay_logit_;                        // w [heads]
   std::vector<float> decay_;                                         // γ
+  std::vector<float> decay_slope_;                                   // dγ/dw, where w is learned
   std::optional<ParameterPlace> key_projection_, value_projection_;  // the same one where it is shared
   View<const float> key_projection_values_, value_projection_values_;
   std::optional<FeatureDraws> draws_;

@@ -90,6 +90,8 @@ bool takes_files(const std::string& kind) {
          kind == "pairs" || kind == "series" || kind == "sound";
 }
 
+bool has_test_files(const std::string& kind) { return kind == "mnist" || kind == "cifar10"; }
+
 Options options_of(RunConfig& config) {
   Options options;
   auto& [model, data, training] = config;
@@ -110,6 +112,10 @@ Options options_of(RunConfig& config) {
   options.add("data.validation", data.validation,
               "files for validation alone; without them a part of data.path is held out");
   options.add("data.test", data.test, "files for testing alone");
+  options.add("data.held_out", data.held_out,
+              "training images of mnist or cifar10 that are held out for validation, so that the test files "
+              "are for testing alone; 0: the test files are for validation",
+              0, std::int64_t{1} << 40);
   options.add("data.fields", data.fields,
               "values of each field of tokens, separated by commas; without them up to the largest token");
   options.add("data.token_bytes", data.token_bytes, "bytes of a token in .bin files, 2 or 4", 2, 4);
@@ -330,6 +336,7 @@ DataOptions data_for_model(const Model& model, const std::string& source, const 
 }
 
 void take_as_test(DataOptions& data) {
+  if (has_test_files(data.kind)) return;
   if (!takes_files(data.kind) && data.kind != "images")
     fail<UsageError>("data", "expected the part training or validation of data of the kind {}, got test",
                      data.kind);

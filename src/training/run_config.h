@@ -24,6 +24,9 @@ bool are_pictures(const std::string& kind);
 /// Whether data of that kind are files, and not a folder or generated.
 bool takes_files(const std::string& kind);
 
+/// Whether the folder of data of that kind has files for testing.
+bool has_test_files(const std::string& kind);
+
 /// The kind of data that `set_source` takes a source for. Throws as it does.
 std::string kind_of_source(const std::string& source);
 

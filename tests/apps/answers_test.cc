@@ -10,8 +10,11 @@
 
 #include "apps/refusal.h"
 #include "apps/sequence_runs.h"
+#include "data/token_file.h"
 #include "io/file.h"
 #include "io/midi.h"
+#include "io/safetensors.h"
+#include "linnet/generation.h"
 
 namespace linnet {
 namespace {
@@ -256,6 +259,7 @@ TEST_F(SeriesProgram, ForecastRefusesIntervalsAndContextsThatCannotBe) {
   const Strings forecast = {"forecast", path("run"), "--steps", "4", "--samples", "9"};
   for (const char* intervals : {"100", "50,100", "1000"})
     refuses(usage, joined(forecast, {"--intervals", intervals}), {"--intervals in 1 … 99"});
+  refuses(usage, joined(forecast, {"--intervals", "50,99.9"}), {"whole numbers in 1 … 99", "50,99.9"});
   for (const char* intervals : {"0", "-5", "50,0"})
     refuses(usage, joined(forecast, {"--intervals", intervals}), {"--intervals", "above 0", intervals});
   const Json row = json_of(succeed(joined(forecast, {"--intervals", "1,99", "--json"})))["forecast"][0];
@@ -336,8 +340,53 @@ TEST_F(FieldsProgram, MidiFilesHoldThePitchesOfTheTokens) {
           {"--first-pitch", ".safetensors"});
   for (const std::string file : {"new.safetensors", "new.png"})
     refuses(usage, joined(common, {"--beats", "90", "--out", path(file)}), {"--beats", file.substr(3)});
-  refuses(usage, joined(common, {"--streams", "2", "--out", path("new.mid")}), {"--streams", "fields"});
   EXPECT_FALSE(std::filesystem::exists(path("new.mid")));
+}
+
+TEST_F(FieldsProgram, SequencesBeginWithAPieceThatIsGiven) {
+  const Strings common = {"generate", path("run"), "--temperature", "0", "--length", "5"};
+  succeed({"generate", path("run"), "--seed", "3", "--length", "6", "--count", "2", "--out",
+           path("begun.safetensors")});
+  const Tensor begun = Safetensors::read(path("begun.safetensors")).tensor("tokens");
+  const auto tokens_of = [&](const Strings& more) {
+    succeed(joined(joined(common, more), {"--out", path("on.safetensors")}));
+    const Tensor tokens = Safetensors::read(path("on.safetensors")).tensor("tokens");
+    const auto all = tokens.span<const std::int32_t>();
+    return std::vector<std::int32_t>(all.begin(), all.end());
+  };
+  // The first piece of the file, and what the library draws behind it.
+  const std::vector<std::int32_t> three =
+      tokens_of({"--prompt-file", path("begun.safetensors"), "--count", "3", "--streams", "2"});
+  const auto given = begun.span<const std::int32_t>().first(12);
+  Session session(Model::load(path("run")), 1);
+  session.begin(0, -1, {.temperature = 0});
+  session.prefill(0, given);
+  std::vector<std::int32_t> expected(given.begin(), given.end());
+  for (int step = 0; step < 5; ++step) {
+    std::int32_t drawn[2];
+    session.step(drawn);
+    expected.insert(expected.end(), drawn, drawn + 2);
+  }
+  ASSERT_EQ(three.size(), 3 * expected.size());
+  for (std::size_t i = 0; i < three.size(); ++i) EXPECT_EQ(three[i], expected[i % expected.size()]) << i;
+  const Tensor offsets = Safetensors::read(path("on.safetensors")).tensor("offsets");
+  EXPECT_THAT(offsets.span<const std::int64_t>(), testing::ElementsAre(0, 11, 22, 33));
+  // As a MIDI file it is what `linnet data midi` makes of it.
+  folder_.file("given.mid", midi_file({2, std::vector<std::int32_t>{24, 22, 24, 23, 26, -1}}, 4, 80));
+  const std::vector<std::int32_t> continued = tokens_of({"--prompt-file", path("given.mid")});
+  ASSERT_EQ(continued.size(), 2u * (3 + 5));
+  EXPECT_EQ((std::vector<std::int32_t>(continued.begin(), continued.begin() + 6)),
+            (std::vector<std::int32_t>{4, 2, 4, 3, 6, 0}));
+  succeed(joined(common, {"--prompt-file", path("given.mid"), "--out", path("on.mid")}));
+  refuses(failed, joined(common, {"--prompt-file", path("none.mid"), "--out", path("on.mid")}), {"none.mid"});
+  write_token_file(path("wide.safetensors"), std::vector<std::int32_t>(6), std::vector<std::int64_t>{0, 2},
+                   3);
+  refuses(usage, joined(common, {"--prompt-file", path("wide.safetensors"), "--out", path("on.mid")}),
+          {"2 fields", "wide.safetensors", "got 3"});
+  refuses(usage, joined(common, {"--prompt", "1 2", "--out", path("on.mid")}), {"--prompt", "fields"});
+  refuses(usage,
+          joined(common, {"--prompt-file", path("given.mid"), "--length", "14", "--out", path("on.mid")}),
+          {"at most 16 steps", "3 of a prompt and 14 of --length"});
 }
 
 TEST_F(FieldsProgram, FillTakesTheValuesOfEachFieldAlone) {
@@ -348,6 +397,10 @@ TEST_F(FieldsProgram, FillTakesTheValuesOfEachFieldAlone) {
   EXPECT_TRUE(filled.starts_with("7 ")) << filled;
   refuses(usage, {"fill", path("masked"), "--tokens", "8 _ 2 30"}, {"0 … 7", "got 8"});
   refuses(usage, {"fill", path("masked"), "--tokens", "7 35 2 30"}, {"0 … 34", "got 35"});
+  const Json hidden = json_of(
+      succeed({"fill", path("masked"), "--tokens", "7 _ 2 34 _ 3", "--top", "40", "--json"}))[0]["hidden"];
+  EXPECT_EQ(hidden[0]["top"].size(), 35u);
+  EXPECT_EQ(hidden[1]["top"].size(), 8u);
 }
 
 }  // namespace

@@ -74,6 +74,26 @@ TEST_F(Colours, OfTheValidationSplitNeedNoTrainingFiles) {
   refuses(failed, {"evaluate", run_, "--split", "training"}, {"data_batch_1.bin"});
 }
 
+TEST_F(Colours, HeldOutOfTheTrainingFilesLeaveTheTestFilesForTesting) {
+  const std::string run = (folder_ / "held").string();
+  succeed({"train", config_, "--data", cifar_.string(), "--out", run, "--set", "data.held_out=3",
+           "training.evaluate_examples=0"});
+  const Json heading = parse_json(lines_of(read_file(run + "/metrics.jsonl")).front(), "metrics.jsonl");
+  EXPECT_EQ(heading["validation_examples"], 3);
+  const auto tokens = [&](const Strings& more) {
+    return json_of(succeed(joined({"evaluate", run, "--json"}, more)))["tokens"].get<std::int64_t>() / 192;
+  };
+  EXPECT_EQ(tokens({}), 3);
+  EXPECT_EQ(tokens({"--data", cifar_.string()}), 3);
+  EXPECT_EQ(tokens({"--split", "training"}), 7);
+  for (int i = 1; i <= 5; ++i) fs::remove(cifar_ / ("data_batch_" + std::to_string(i) + ".bin"));
+  EXPECT_EQ(tokens({"--split", "test"}), 2);
+  EXPECT_EQ(tokens({"--split", "test", "--data", cifar_.string()}), 2);
+  // Of another model the test files are for both.
+  const Json bits = json_of(succeed({"evaluate", run_, "--json"}))["bits_per_token"];
+  EXPECT_EQ(json_of(succeed({"evaluate", run_, "--split", "test", "--json"}))["bits_per_token"], bits);
+}
+
 TEST_F(Colours, AreCompleted) {
   const Image given = colourful();
   const std::string in = (folder_ / "in.png").string();

@@ -21,6 +21,7 @@
 #include "linnet/attention.h"
 #include "linnet/dataset.h"
 #include "linnet/instruction_set.h"
+#include "linnet/model.h"
 #include "linnet/reference.h"
 
 namespace linnet {
@@ -290,13 +291,85 @@ TEST(Evaluate, RefusesANumberOfFeaturesThatNothingHas) {
         {"random feature map", "--features", attention.empty() ? "got elu" : "got softmax"});
 }
 
+TEST(Evaluate, TakesSettingsOfAnotherAttention) {
+  const TinyModels& tiny = TinyModels::get();
+  const auto bits = [&](const Strings& more) {
+    return json_of(
+               succeed(joined({"evaluate", tiny.text(), "--examples", "3", "--attention", "local", "--json"},
+                              more)))["bits_per_token"]
+        .get<double>();
+  };
+  const double whole = json_of(succeed(
+      {"evaluate", tiny.text(), "--examples", "3", "--attention", "softmax", "--json"}))["bits_per_token"];
+  EXPECT_NEAR(bits({"--set", "attention.window=100000"}), whole, 1e-5);
+  EXPECT_NE(bits({"--set", "attention.window=1"}), whole);
+}
+
 TEST(Generate, RefusesOptionsOfOtherModels) {
   const TinyModels& tiny = TinyModels::get();
   for (const Strings& other : {Strings{"--first-pitch", "30"}, Strings{"--beats", "90"}}) {
     refuses(usage, joined({"generate", tiny.text(), "--length", "3"}, other), {other.front(), "text"});
     refuses(usage, joined({"generate", tiny.digits(), "--count", "1"}, other), {other.front(), "pictures"});
   }
-  refuses(usage, {"generate", tiny.text(), "--length", "3", "--streams", "2"}, {"--streams", "text"});
+}
+
+TEST(Generate, TextsDoNotDependOnThoseDrawnBesideThem) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  const Strings five = {"generate", tiny.text(), "--prompt", "the quick", "--length", "30", "--count", "5"};
+  const auto printed = [&](const Strings& more) { return succeed(joined(five, more)).out; };
+  const std::string alone = printed({"--streams", "1"});
+  EXPECT_EQ(lines_of(alone).size(), 5u);
+  for (const Strings& more :
+       {Strings{"--streams", "2"}, Strings{"--streams", "5", "--threads", "1"}, Strings{}})
+    EXPECT_EQ(printed(more), alone);
+  EXPECT_EQ(printed({"--no-cache", "--temperature", "0"}),
+            printed({"--no-cache", "--temperature", "0", "--streams", "1"}));
+  succeed(joined(five, {"--out", path("five.txt")}));
+  EXPECT_EQ(read_file(path("five.txt")), alone);
+  // Each is the text of its own seed.
+  const Strings second = {"generate", tiny.text(), "--prompt", "the quick", "--length", "30", "--seed", "1"};
+  EXPECT_EQ(lines_of(succeed(second).out)[0], lines_of(alone)[1]);
+  // Stopped at different places, they go on together.
+  const std::string states = path("five.states"), more = path("more.states");
+  const std::string begun = printed({"--steps", "7", "--save-states", states});
+  const Json ended =
+      json_of(succeed({"generate", tiny.text(), "--states", states, "--streams", "3", "--json"}));
+  const Json whole = json_of(succeed(joined(five, {"--json"})));
+  for (std::size_t i = 0; i < 5; ++i) {
+    const Json &all = whole["results"][i]["tokens"], &rest = ended["results"][i]["tokens"];
+    EXPECT_EQ(rest, Json(std::vector<Json>(all.begin() + 7, all.end())));
+  }
+}
+
+TEST(Generate, LabelsInTurnShareThePromptOfTheirOwnLabel) {
+  const TemporaryFolder folder;
+  const std::string model = (folder / "model").string();
+  ModelConfig config = Model::load(TinyModels::get().text())->config();
+  config.classes = 3;
+  Model::random(config)->save(model);
+  const auto texts = [&](const std::string& labels, const std::string& streams) {
+    return succeed({"generate", model, "--prompt", "abc", "--length", "12", "--count", "7", "--label", labels,
+                    "--streams", streams})
+        .out;
+  };
+  EXPECT_EQ(texts("2,0,1", "7"), texts("2,0,1", "1"));
+  EXPECT_EQ(texts("1,1", "4"), texts("1", "1"));
+  EXPECT_NE(texts("2", "7"), texts("1", "7"));
+}
+
+TEST(Generate, SeedsHave64Bits) {
+  const TinyModels& tiny = TinyModels::get();
+  const auto text = [&](const std::string& seed) {
+    return succeed({"generate", tiny.text(), "--length", "20", "--seed", seed}).out;
+  };
+  EXPECT_NE(text("18446744073709551615"), text("9223372036854775807"));
+  for (const char* seed : {"18446744073709551616", "-1", "1.5", "x"})
+    refuses(usage, {"generate", tiny.text(), "--length", "3", "--seed", seed},
+            {"--seed", "0 … 18446744073709551615", seed});
+  refuses(usage, {"generate", tiny.text(), "--length", "3", "--top-k", "9223372036854775808"},
+          {"1 … 9223372036854775807", "got 9223372036854775808"});
 }
 
 TEST(Convert, WritesAModelThatPredictsTheSame) {

@@ -200,6 +200,9 @@ TEST_F(DamagedData, SourcesThatDoNotFitAreRefused) {
   refuses(usage, {"evaluate", tiny.copy(), "--data", tiny.learnt()}, {"model.vocabulary", "256", "11"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--attention", "lsh"},
           {"[evaluate] expected --attention with keys of its own", "linear", "got lsh"});
+  for (const char* setting :
+       {"attention.family=local", "attention.layers=local", "attention.decay=none", "model.layers=3"})
+    refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--set", setting}, {"--set", setting});
   refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--attention", "softmaxx"},
           {"softmaxx", "softmax"});
   refuses(usage, {"evaluate", tiny.copy(), "--data", "copy", "--feature-map", "rellu"}, {"rellu", "relu"});

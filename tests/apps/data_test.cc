@@ -84,6 +84,10 @@ TEST_F(OwnData, TextOfSeveralFilesWithOthersForValidationAndTesting) {
   EXPECT_EQ(tokens({}), 33);
   EXPECT_EQ(tokens({"--split", "test"}), 44);
   EXPECT_EQ(tokens({"--data", "a1.txt", "--split", "test"}), 100);
+  EXPECT_THAT(run({"evaluate", "run", "--data", "a1.txt", "--split", "test"}).err,
+              HasSubstr("warning: the run was trained with a1.txt"));
+  EXPECT_THAT(run({"evaluate", "run", "--data", "test.txt", "--split", "test"}).err,
+              testing::Not(HasSubstr("trained with")));
   EXPECT_EQ(tokens({"--data", "a1.txt,a2.txt"}), 200 / 10);
 
   refuses(usage, {"train", "--resume", path("run"), "--set", "data.validation="},

@@ -77,6 +77,10 @@ TEST_F(EncoderDecoderProgram, DecodersOfPairsAnswerSourcesToo) {
     const Json answers = json_of(succeed({"generate", path(model), "--source-file", path("sources.txt"),
                                           "--temperature", "0", "--json"}))["results"];
     ASSERT_EQ(answers.size(), targets.size());
+    // Two streams that take one source after another draw the same, with answers of different lengths.
+    const Strings sampled = {"generate", path(model), "--source-file", path("sources.txt"), "--json"};
+    EXPECT_EQ(json_of(succeed(joined(sampled, {"--streams", "2"})))["results"],
+              json_of(succeed(sampled))["results"]);
     double right = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) right += answers[i]["text"] == targets[i];
     EXPECT_GT(right, 0) << "nothing was learnt";
@@ -92,7 +96,9 @@ TEST_F(EncoderDecoderProgram, DecodersOfPairsAnswerSourcesToo) {
   succeed({"generate", path("learned"), "--source", "abcd"});
   refuses(usage, {"generate", path("learned"), "--source", "ab", "--length", "4"},
           {"at most 6", "3 of a source"});
-  refuses(usage, {"generate", path("learned"), "--source", "abcde"}, {"at most 6", "6 of a source"});
+  refuses(usage, {"generate", path("learned"), "--source", "abcde"}, {"less than 6", "got 6 tokens"});
+  refuses(usage, {"generate", path("learned"), "--source", "abcde", "--length", "1"},
+          {"at most 6", "6 of a source"});
 }
 
 TEST_F(EncoderDecoderProgram, LongSourcesAreReadWithAWarning) {

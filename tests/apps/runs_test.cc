@@ -258,11 +258,14 @@ TEST_F(Runs, TableShowsWhatBecameOfThem) {
   running.wait();
   ASSERT_EQ(rows.size(), 3u);
   const Json &stopped = rows[0], &deep = rows[1], &finished = rows[2];
-  EXPECT_THAT(keys_of(finished),
-              testing::ElementsAre("name", "family", "parameters", "step", "steps", "best_validation_bits",
-                                   "last_validation_bits", "tokens_per_second", "seconds", "state"));
+  EXPECT_THAT(keys_of(finished), testing::ElementsAre("name", "family", "feature_map", "parameters", "step",
+                                                      "steps", "best_validation_bits", "last_validation_bits",
+                                                      "tokens_per_second", "seconds", "state"));
   EXPECT_EQ(finished["name"], "studies/finished");
   EXPECT_EQ(finished["family"], "softmax");
+  EXPECT_TRUE(finished["feature_map"].is_null());
+  EXPECT_EQ(deep["feature_map"], "elu");
+  EXPECT_THAT(table, HasSubstr("linear (elu)"));
   EXPECT_EQ(finished["step"], 6);
   EXPECT_EQ(finished["state"], "finished");
   double best = 1e9, last = 0;
@@ -319,10 +322,11 @@ struct Axes {
 
 class Curves : public Runs {
  protected:
-  /// A folder with such metrics.
+  /// The folder of a run with such metrics.
   std::string run(const std::string& name, const std::string& lines) const {
     fs::create_directories(path(name));
     write_file_atomically(path(name + "/metrics.jsonl"), lines);
+    write_file_atomically(path(name + "/config.json"), "{}");
     return path(name);
   }
   /// `count` updates, and as many evaluations, whose loss goes from `first` to `last`.
@@ -334,6 +338,16 @@ class Curves : public Runs {
         lines += Json{{"step", i}, {"tokens", 64 * i}, {"seconds", 0.25 * i}, {key, bits}}.dump() + "\n";
     }
     return lines;
+  }
+  /// The metrics of a run with such settings, of five updates, whose last evaluation is the best.
+  static std::string text_of(const std::string& feature_map, int seed, int count, double last) {
+    std::string text = losses(count, 9, last);
+    const Json settings = {{"attention", {{"feature_map", feature_map}}},
+                           {"training", {{"seed", seed}, {"steps", 5}}}};
+    return text.replace(text.find("{}"), 2, settings.dump());
+  }
+  std::string repeat(const std::string& name, const std::string& feature_map, int seed, double last) const {
+    return run(name, text_of(feature_map, seed, 5, last));
   }
   std::string drawn(const Strings& arguments) const {
     succeed(joined(joined({"plot"}, arguments), {"--out", path("plot.svg")}));
@@ -354,6 +368,80 @@ TEST_F(Curves, RunsWithoutEvaluationsOrUpdatesAreNoFaults) {
           {"odd", "line 2"});
   // A line that a run is writing at this moment.
   succeed({"plot", run("writing", losses(5, 4, 3) + "{\"step\": 6, \"bi"), "--out", path("plot.svg")});
+}
+
+TEST_F(Curves, OfSeedsHaveOneLineInTheTable) {
+  repeat("a/one", "elu", 1, 3.0);
+  repeat("a/two", "elu", 2, 4.0);
+  repeat("b/one", "favor", 1, 2.0);
+  repeat("b/three", "elu", 3, 5.0);
+  run("b/fresh", text_of("exp", 1, 0, 1.0));
+  run("damaged", "{\"settings\": {}}\nnonsense\n{}\n");
+  const Ended ended = succeed({"runs", folder_.path().string(), "--seeds", "--differences", "--json"});
+  EXPECT_THAT(ended.err, HasSubstr("damaged"));
+  const Json rows = json_of(ended);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_THAT(keys_of(rows[0]),
+              testing::ElementsAre("names", "family", "feature_map", "parameters", "runs", "finished",
+                                   "evaluated", "best_validation_bits", "differences"));
+  EXPECT_EQ(rows[0]["names"], (Json{"a/one", "a/two", "b/three"}));
+  EXPECT_EQ(rows[0]["feature_map"], "elu");
+  EXPECT_EQ(rows[0]["runs"], 3);
+  EXPECT_EQ(rows[0]["finished"], 3);
+  EXPECT_EQ(rows[0]["evaluated"], 3);
+  EXPECT_EQ(rows[0]["differences"], "attention.feature_map=elu");
+  const Json& bits = rows[0]["best_validation_bits"];
+  EXPECT_DOUBLE_EQ(bits["mean"], 4);
+  EXPECT_DOUBLE_EQ(bits["deviation"], 1);
+  EXPECT_DOUBLE_EQ(bits["least"], 3);
+  EXPECT_DOUBLE_EQ(bits["most"], 5);
+  // One run has no deviation, and one that was not evaluated no bits.
+  const Json& fresh = rows[1]["feature_map"] == "exp" ? rows[1] : rows[2];
+  const Json& alone = rows[1]["feature_map"] == "exp" ? rows[2] : rows[1];
+  EXPECT_EQ(alone["best_validation_bits"],
+            (Json{{"mean", 2.0}, {"deviation", nullptr}, {"least", 2.0}, {"most", 2.0}}));
+  EXPECT_EQ(fresh["evaluated"], 0);
+  EXPECT_EQ(fresh["finished"], 0);
+  EXPECT_TRUE(fresh["best_validation_bits"]["mean"].is_null());
+
+  // Without --seeds every run has its line, and the seeds are among the differences.
+  const Json single = json_of(succeed({"runs", folder_.path().string(), "--differences", "--json"}));
+  ASSERT_EQ(single.size(), 6u);
+  EXPECT_EQ(single[1]["name"], "a/two");
+  EXPECT_EQ(single[1]["differences"], "attention.feature_map=elu training.seed=2");
+  EXPECT_EQ(single[5], (Json{{"name", "damaged"}, {"state", "unreadable"}}));
+  EXPECT_THAT(succeed({"runs", folder_.path().string(), "--seeds"}).out, HasSubstr("4.0000"));
+}
+
+TEST_F(Curves, OfSeedsAreDrawnWithTheirMean) {
+  const std::string one = repeat("one", "elu", 1, 3.0), two = repeat("two", "elu", 2, 3.5),
+                    other = repeat("other", "favor", 1, 2.0);
+  const std::string svg = drawn({one, other, two, "--seeds"});
+  for (const char* name : {">one, mean of 2<", ">other<"}) EXPECT_THAT(svg, HasSubstr(name));
+  for (const char* name : {">two<", ">one<", "mean of 1"}) EXPECT_THAT(svg, Not(HasSubstr(name)));
+  // The mean's last point lies in the middle between those of its two runs.
+  const std::string chart = svg.substr(svg.find(">Validation loss<"));
+  const auto ends_of = [&](const std::string& width) {
+    const std::regex line("<polyline points=\"([^\"]*) \" fill=\"none\" stroke=\"#0072b2\" stroke-width=\"" +
+                          width + "\"/>");
+    std::vector<double> ends;
+    for (std::sregex_iterator at(chart.begin(), chart.end(), line), none; at != none; ++at) {
+      const std::string points = (*at)[1];
+      if (std::ranges::count(points, ' ') == 4)
+        ends.push_back(std::stod(points.substr(points.rfind(',') + 1)));
+    }
+    return ends;
+  };
+  const std::vector<double> faint = ends_of("0.6"), mean = ends_of("4");
+  ASSERT_EQ(faint.size(), 2u);
+  ASSERT_EQ(mean.size(), 1u);
+  EXPECT_NEAR(mean[0], (faint[0] + faint[1]) / 2, 0.11);
+  EXPECT_GT(std::abs(faint[0] - faint[1]), 20);
+  // A run that has fewer evaluations ends the mean.
+  EXPECT_THAT(drawn({one, run("short", text_of("elu", 3, 2, 3.0)), "--seeds"}),
+              HasSubstr(">one, mean of 2<"));
+  refuses(usage, {"plot", one, run("old", "{\"step\": 1, \"bits\": 3}\n"), "--seeds", "--out", path("x.svg")},
+          {"settings", "old"});
 }
 
 TEST_F(Curves, NameWhatTheirBitsAreOf) {

@@ -328,7 +328,7 @@ TEST_F(SeriesProgram, PicturesTooLargeForTwoPixelsAPointHaveFewer) {
     return {"forecast", path("run"), "--steps", "2", "--samples", "2", "--plot"};
   };
   std::string words;
-  while (words.size() < 60'000) words += "a long name ";
+  while (words.size() < 80'000) words += "a long name ";
   const Ended png = run_linnet(joined(forecast_of(words, 1), {path("plot.png")}));
   if (png.err.find("built without cairo") != std::string::npos) GTEST_SKIP() << png.err;
   ASSERT_EQ(png.status, 0) << png.err;

@@ -103,6 +103,59 @@ TEST_P(Arguments, ViewsWithoutMemoryAreRefused) {
             family + "expected query with extents of at least 0, got [2, -7, 3, 4]");
 }
 
+TEST_P(Arguments, GradientsOfStatesWithoutMemoryAreRefused) {
+  Problem problem({1, 7, 7, 3, 4, 6}, Mask::causal(), 1);
+  const auto initial = attention->make_state(1, {3, 4, 6}), final = attention->make_state(1, {3, 4, 6});
+  AttentionInputs inputs = problem.inputs();
+  inputs.initial = initial.get();
+  AttentionOutputs outputs = problem.outputs();
+  outputs.final = final.get();
+  attention->forward(any_context(), outputs, inputs);
+  const auto backward = [&](View<float> of_initial, View<const float> of_final) {
+    AttentionGradients gradients = problem.gradients();
+    gradients.initial = of_initial;
+    gradients.final = of_final;
+    return message_of([&] {
+      attention->backward(any_context(), gradients, problem.grad.view<float>(), inputs,
+                          problem.out.view<float>(), problem.normaliser.view<float>());
+    });
+  };
+  const std::int64_t of_initial = std::max<std::int64_t>(initial->gradient_floats(0), 1),
+                     of_final = final->gradient_floats(0);
+  Tensor first = Tensor::of<float>({1, of_initial}), last = Tensor::of<float>({1, of_final});
+  EXPECT_EQ(backward(first.view<float>(), last.view<float>()), "nothing was thrown");
+  EXPECT_THAT(backward(View<float>(nullptr, {1, of_initial}), {}),
+              testing::HasSubstr("expected memory for the gradient of the initial state"));
+  EXPECT_THAT(backward({}, View<const float>(nullptr, {1, of_final})),
+              testing::HasSubstr("got a null pointer"));
+}
+
+TEST_P(Arguments, PositionsThatCannotBeAreRefused) {
+  Problem problem({1, 7, 7, 3, 4, 6}, Mask::causal(), 1);
+  for (const std::int64_t position : {std::int64_t{-1}, State::most_position + 1}) {
+    AttentionInputs inputs = problem.inputs();
+    inputs.position = position;
+    EXPECT_THAT(message_of([&] { attention->forward(any_context(), problem.outputs(), inputs); }),
+                testing::HasSubstr(fmt::format("expected a position from 0 to 2^53, got {}", position)));
+    const auto state = attention->make_state(1, {3, 4, 6});
+    Tensor out = Tensor::of<float>({1, 3, 6});
+    const Tensor query = Tensor::of<float>({1, 3, 4});
+    const std::int64_t slot = 0;
+    EXPECT_THAT(message_of([&] {
+                  attention->read(any_context(), out.view<float>(), query.view<float>(), *state,
+                                  std::span(&slot, 1), std::span(&position, 1));
+                }),
+                testing::HasSubstr("expected a position from 0 to 2^53"));
+  }
+}
+
+TEST_P(Arguments, StatesOfSizesThatOverflowAreRefused) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const HeadShape& shape : {HeadShape{most, 4, 6}, HeadShape{3, most, most}, HeadShape{3, 4, most}})
+    EXPECT_THAT(message_of([&] { (void)attention->make_state(1, shape); }),
+                testing::HasSubstr("of at most 2^31, got 9223372036854775807"));
+}
+
 TEST_P(Arguments, StatesGoWithCausalMasksAndOneSlotAnEntry) {
   Problem problem({2, 7, 7, 3, 4, 6}, Mask::full(), 1);
   const auto two = attention->make_state(2, {3, 4, 6}), three = attention->make_state(3, {3, 4, 6});
@@ -282,6 +335,50 @@ TEST(References, GradientsThatDoNotFitAreRefused) {
     linformer.gradients.*one = wrong.view<double>();
     EXPECT_THAT(linformer.backward(), testing::HasSubstr("_projection [2, 3, 6], got [2, 3, 5]"));
   }
+}
+
+TEST(References, DecaysOfFamiliesWithoutOneAreRefused) {
+  for (const Family family : kFamilies) {
+    if (family == Family::linear) continue;
+    SCOPED_TRACE(name_of(family));
+    const Tensor decay = Tensor::of<double>({2});
+    ReferenceCall call(family);
+    call.inputs.decay = decay.view<double>();
+    EXPECT_THAT(call.forward(), testing::HasSubstr("expected no decay"));
+    EXPECT_THAT(call.backward(), testing::HasSubstr("expected no decay"));
+  }
+}
+
+TEST(Projections, WithoutMemoryAreRefused) {
+  for (View<const double> ReferenceInputs::*one :
+       {&ReferenceInputs::key_projection, &ReferenceInputs::value_projection}) {
+    ReferenceCall call(Family::linformer);
+    call.inputs.*one = View<const double>(nullptr, (call.inputs.*one).shape());
+    EXPECT_THAT(call.forward(), testing::HasSubstr("got a null pointer"));
+  }
+  for (View<double> ReferenceGradients::*one :
+       {&ReferenceGradients::key_projection, &ReferenceGradients::value_projection}) {
+    ReferenceCall call(Family::linformer);
+    call.gradients.*one = View<double>(nullptr, {2, 3, 6});
+    EXPECT_THAT(call.backward(), testing::HasSubstr("got a null pointer"));
+  }
+}
+
+TEST(Lsh, LayersThatHaveNoRotationsOfTheirOwnAreRefused) {
+  AttentionOptions options = of_family(Family::lsh);
+  for (const int layer : {-1, 1 << 26}) {
+    options.layer = layer;
+    EXPECT_THAT(message_of([&] { (void)make_attention(options); }),
+                testing::HasSubstr(fmt::format("expected a layer from 0 to 67108863, got {}", layer)));
+  }
+  options.layer = (1 << 26) - 1;
+  EXPECT_EQ(message_of([&] { (void)make_attention(options); }), "nothing was thrown");
+}
+
+TEST(Strided, PatternsThatAreNoneAreRefused) {
+  AttentionOptions options = of_family(Family::strided);
+  options.strided.pattern = static_cast<SparsePattern>(7);
+  EXPECT_THAT(message_of([&] { (void)make_attention(options); }), testing::HasSubstr("got the number 7"));
 }
 
 TEST(References, LshWantsAsManyKeysAsQueries) {

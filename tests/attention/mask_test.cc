@@ -158,6 +158,8 @@ TEST(Mask, LengthsOutOfRangeAreRefused) {
             "[test] expected a key length for each of 2 batch entries, got 1");
   EXPECT_EQ(refusal(Mask::full().with_key_lengths({1, 2, 3})),
             "[test] expected a key length for each of 2 batch entries, got 3");
+  EXPECT_EQ(refusal(Mask::full().with_key_lengths({})),
+            "[test] expected a key length for each of 2 batch entries, got 0");
   EXPECT_EQ(refusal(Mask::full().with_key_lengths({1, 8})), "[test] expected key lengths from 0 to 7, got 8");
   EXPECT_EQ(refusal(Mask::full().with_key_lengths({-1, 7})),
             "[test] expected key lengths from 0 to 7, got -1");

@@ -186,10 +186,17 @@ static void steps_process_logits_and_tell_probabilities(const linnet_model* mode
   const int64_t first = 0;
   int64_t limit = 0;
   EXPECT(linnet_set_sampling(session, 1, &sampling) == LINNET_OK);
+  const linnet_sampling kept = sampling;
   EXPECT(linnet_step_with_options(session, tokens, &first, 1, NULL) == LINNET_OK);
   EXPECT(linnet_limit(session, &limit) == LINNET_OK && limit > 0);
   sampling.top_k = 0;
   EXPECT_REFUSED(linnet_set_sampling(session, 1, &sampling), LINNET_USAGE, "top-k");
+  linnet_sampling its;
+  EXPECT(linnet_get_sampling(session, 1, &its, sizeof its) == LINNET_OK);
+  EXPECT(its.size == sizeof its && its.seed == kept.seed && its.temperature == kept.temperature &&
+         its.top_k == kept.top_k && its.top_p == kept.top_p);
+  EXPECT_REFUSED(linnet_get_sampling(session, 2, &its, sizeof its), LINNET_USAGE, "expected a stream");
+  EXPECT_REFUSED(linnet_get_sampling(session, 1, NULL, sizeof its), LINNET_USAGE, "sampling");
   EXPECT_REFUSED(linnet_set_sampling(session, 2, NULL), LINNET_USAGE, "expected a stream");
   EXPECT_REFUSED(linnet_limit(session, NULL), LINNET_USAGE, "got NULL");
   EXPECT_REFUSED(linnet_can_continue(session, 0, NULL), LINNET_USAGE, "got NULL");

@@ -80,6 +80,23 @@ TEST_F(CifarFolder, ASplitNeedsItsOwnFilesAlone) {
   EXPECT_THAT(error_of([&] { label_of(Split::validation); }), HasSubstr("test_batch.bin"));
 }
 
+TEST_F(CifarFolder, TheLastTrainingImagesAreForValidationWhereSomeAreHeldOut) {
+  const Datasets data =
+      open_datasets({.kind = "cifar10", .path = folder.path(), .size = 16, .levels = 16, .held_out = 3});
+  std::vector<std::int32_t> tokens(16 * 16 * 3), targets(tokens.size());
+  const auto labels_of = [&](const Dataset& dataset) {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      labels.push_back(dataset.read(i, tokens, targets));
+      EXPECT_EQ(tokens[0], 17 / 16);
+    }
+    return labels;
+  };
+  EXPECT_EQ(labels_of(*data.training), (std::vector<std::int64_t>{1, 0, 2, 0, 3, 0, 4}));
+  EXPECT_EQ(labels_of(*data.validation), (std::vector<std::int64_t>{0, 5, 0}));
+  EXPECT_EQ(labels_of(*data.test), (std::vector<std::int64_t>{9}));
+}
+
 TEST_F(CifarFolder, ScalesEachChannelDownAndQuantises) {
   const Datasets data = open(16, false, 16);
   EXPECT_EQ(data.validation->length(), 16 * 16 * 3);

@@ -95,6 +95,56 @@ TEST_F(MnistFolder, ASplitNeedsItsOwnFilesAlone) {
   EXPECT_THAT(error_of([&] { label_of(Split::validation); }), HasSubstr("t10k-images-idx3-ubyte"));
 }
 
+TEST_F(MnistFolder, TheLastTrainingImagesAreForValidationWhereSomeAreHeldOut) {
+  const DataOptions options = {
+      .kind = "mnist", .path = folder.path(), .size = 0, .levels = 16, .held_out = 1};
+  std::vector<std::int32_t> tokens(16), targets(16);
+  const Datasets data = open_datasets(options);
+  EXPECT_EQ(data.training->size(), 1);
+  EXPECT_EQ(data.training->read(0, tokens, targets), 9);
+  EXPECT_EQ(data.validation->size(), 1);
+  EXPECT_EQ(data.validation->read(0, tokens, targets), 0);
+  EXPECT_THAT(tokens, ElementsAre(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15));
+  EXPECT_EQ(data.test->size(), 1);
+  EXPECT_EQ(data.test->read(0, tokens, targets), 5);
+
+  // Each part by itself is the same, from its own files alone.
+  const auto label_of = [&](Split split) { return open_dataset(options, split)->read(0, tokens, targets); };
+  EXPECT_EQ(label_of(Split::test), 5);
+  std::filesystem::remove(folder / "t10k-images-idx3-ubyte");
+  EXPECT_EQ(open_dataset(options, Split::training)->size(), 1);
+  EXPECT_EQ(label_of(Split::training), 9);
+  EXPECT_EQ(label_of(Split::validation), 0);
+  EXPECT_THAT(error_of([&] { label_of(Split::test); }), HasSubstr("t10k-images-idx3-ubyte"));
+}
+
+TEST_F(MnistFolder, HoldsOutNoLabelsWhereThereAreNone) {
+  const Datasets data = open_datasets(
+      {.kind = "mnist", .path = folder.path(), .size = 0, .levels = 16, .labels = false, .held_out = 1});
+  std::vector<std::int32_t> tokens(16), targets(16);
+  EXPECT_EQ(data.training->classes() + data.validation->classes(), 0);
+  EXPECT_EQ(data.validation->read(0, tokens, targets), -1);
+  EXPECT_EQ(tokens[0], 8);
+}
+
+TEST_F(MnistFolder, SomeTrainingImagesRemainWhereOthersAreHeldOut) {
+  const auto refusal = [&](const std::string& kind, std::int64_t held_out) {
+    return error_of<UsageError>([&] {
+      open_datasets({.kind = kind, .path = folder.path(), .length = 16, .size = 0, .held_out = held_out});
+    });
+  };
+  EXPECT_THAT(refusal("mnist", 2), AllOf(HasSubstr("less than the 2 images"), HasSubstr("got 2")));
+  EXPECT_THAT(refusal("mnist", -1), AllOf(HasSubstr("data.held_out"), HasSubstr("got -1")));
+  EXPECT_THAT(refusal("text", 1), HasSubstr("mnist or cifar10 for data.held_out, got \"text\""));
+}
+
+TEST_F(MnistFolder, ItsTestFilesAreForTestingAlsoWhereTheyAreForValidation) {
+  const DataOptions options = {.kind = "mnist", .path = folder.path(), .size = 0, .levels = 16};
+  std::vector<std::int32_t> tokens(16), targets(16);
+  EXPECT_EQ(open_dataset(options, Split::test)->read(0, tokens, targets), 5);
+  EXPECT_EQ(open_datasets(options).test, nullptr);
+}
+
 TEST_F(MnistFolder, ScalesDown) {
   const Datasets data = open(2);
   EXPECT_EQ(data.validation->length(), 4);

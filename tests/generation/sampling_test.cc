@@ -1,7 +1,9 @@
 // What is drawn follows the distribution that the options make of a known one.
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <set>
+#include <tuple>
 
 #include "support/sessions.h"
 
@@ -136,6 +138,49 @@ TEST(Sampling, TopPKeepsTheFewestThatAddUpToP) {
     SamplingOptions options;
     options.top_p = top_p;
     expect_draws_follow(options, at_least(least));
+  }
+}
+
+TEST(Sampling, LargeVocabulariesAreCutAsTheirWholeOrderSays) {
+  // Of 3,000 tokens with ties, in another order than that of their probabilities.
+  constexpr std::size_t n = 3000;
+  std::vector<float> logits(n);
+  for (std::size_t i = 0; i < n; ++i) logits[i] = -0.002F * static_cast<float>((i * 1237 % n) / 2);
+  const auto model = model_of_distribution(logits);
+  for (const auto& [top_k, top_p, temperature] :
+       {std::tuple(std::int64_t{n}, 0.02, 1.0), std::tuple(std::int64_t{n}, 0.5, 1.0),
+        std::tuple(std::int64_t{n}, 0.999999, 0.7), std::tuple(std::int64_t{900}, 1.0, 1.3),
+        std::tuple(std::int64_t{900}, 0.8, 2.0), std::tuple(std::int64_t{n}, 1.0, 0.5)}) {
+    SCOPED_TRACE(testing::Message() << top_k << " " << top_p << " " << temperature);
+    const SamplingOptions options = {.temperature = temperature, .top_k = top_k, .top_p = top_p, .seed = 3};
+    // The tokens that the definition keeps, and their weights.
+    std::vector<std::size_t> order(n);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+    order.resize(static_cast<std::size_t>(top_k));
+    const auto weight = [&](std::size_t token) { return std::exp(logits[token] / temperature); };
+    double total = 0, nucleus = 0;
+    for (const std::size_t token : order) total += weight(token);
+    std::vector<double> kept(n);
+    for (const std::size_t token : order) {
+      if (nucleus >= top_p * total) break;
+      kept[token] = weight(token);
+      nucleus += weight(token);
+    }
+    double drawn = 0, expected = 0, square = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      expected += kept[i] / nucleus * static_cast<double>(i);
+      square += kept[i] / nucleus * static_cast<double>(i) * static_cast<double>(i);
+    }
+    for (const auto& stream : many_draws(model, options)) {
+      for (const std::int32_t token : stream) {
+        ASSERT_GT(kept[static_cast<std::size_t>(token)], 0) << token;
+        drawn += token;
+      }
+    }
+    // The mean of 30,000 draws, within five of its deviations.
+    const double count = static_cast<double>(streams * steps);
+    EXPECT_NEAR(drawn / count, expected, 5 * std::sqrt((square - expected * expected) / count));
   }
 }
 

@@ -199,10 +199,14 @@ TEST(RunConfig, ColumnsOfASeriesAreApartWhereTheModelTakesNormalisedNumbers) {
   }
 }
 
-TEST(RunConfig, PicturesHaveNoTestFiles) {
-  DataOptions data{.kind = "mnist", .path = "mnist"};
+TEST(RunConfig, TestFilesAreThoseOfTheFolderOrAllOfThePath) {
+  DataOptions data{.kind = "digits", .path = "mnist"};
   EXPECT_EQ(error_of<UsageError>([&] { take_as_test(data); }),
-            "[data] expected the part training or validation of data of the kind mnist, got test");
+            "[data] expected the part training or validation of data of the kind digits, got test");
+  data.kind = "mnist";
+  take_as_test(data);
+  EXPECT_EQ(data.path, "mnist");
+  EXPECT_EQ(data.test, "");
   data.kind = "text";
   take_as_test(data);
   EXPECT_EQ(data.test, "mnist");

@@ -167,10 +167,8 @@ void run(const Arguments& arguments) {
   fmt::print(
       "{}: {}{} attention{}, {} layers, {} heads, width {}, feed-forward {}, {} positions, {} tokens\n",
       folder, config.masked() ? "encoder, " : "", families_text(config.attention),
-      std::ranges::count(families, Family::linear) > 0 ? " (" + config.attention.linear.feature_map + ")"
-                                                       : "",
-      config.layers, config.heads, config.width, config.feed_forward, name_of(config.positions),
-      config.length);
+      feature_map_of(config) ? " (" + config.attention.linear.feature_map + ")" : "", config.layers,
+      config.heads, config.width, config.feed_forward, name_of(config.positions), config.length);
   if (config.has_encoder())
     fmt::print("encoder: {} layers over sources of {} tokens out of {}\n", config.encoder_layers,
                config.source_length, config.source_tokens());

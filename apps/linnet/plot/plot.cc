@@ -86,14 +86,19 @@ std::string value_text(double value, Chart::Unit unit, int digits) {
                        : fmt::format("{:.{}g} s", 1e-3 * value, digits);
 }
 
-/// Labels with as many digits as tell them apart.
+/// Labels with as many digits as tell them apart and write the values as they are.
 std::vector<std::string> labels_of(const std::vector<double>& values, Chart::Unit unit) {
   std::vector<std::string> labels;
   constexpr int fewest = 3, most = 12;
+  const auto texts = [&](int digits) {
+    std::vector<std::string> result;
+    for (const double value : values) result.push_back(value_text(value, unit, digits));
+    return result;
+  };
+  const std::vector<std::string> whole = texts(most);
   for (int digits = fewest; digits <= most; ++digits) {
-    labels.clear();
-    for (const double value : values) labels.push_back(value_text(value, unit, digits));
-    if (std::set<std::string>(labels.begin(), labels.end()).size() == labels.size()) break;
+    labels = texts(digits);
+    if (labels == whole) break;
   }
   return labels;
 }
@@ -145,7 +150,10 @@ class Panel {
   explicit Panel(const Chart& chart) : chart_(chart) {
     for (const Chart::Line& line : chart.lines)
       if (!line.points.empty()) lines_.push_back(&line);
-    for (const Chart::Line* line : lines_) {
+    // Faint lines lie beneath the others, which alone have names.
+    const auto named = std::ranges::stable_partition(lines_, &Chart::Line::faint);
+    unnamed_ = lines_.size() - named.size();
+    for (const Chart::Line* line : named) {
       names_.push_back(without_middle(line->name));
       end_width_ = std::max(end_width_, text_width(names_.back()) + 16);
     }
@@ -221,9 +229,10 @@ class Panel {
     const std::size_t again = place(i) / std::size(colours);
     const std::vector<double> patterns[] = {{}, {2, 3}, {10, 3, 2, 3}};
     return {colour(i),
-            thin            ? 1.0
-            : place(i) == 0 ? 4.0
-                            : 2.0,
+            lines_[i]->faint ? 0.6
+            : thin           ? 1.0
+            : place(i) == 0  ? 4.0
+                             : 2.0,
             lines_[i]->dashed ? std::vector<double>{7, 4} : patterns[again % std::size(patterns)]};
   }
 
@@ -241,7 +250,7 @@ class Panel {
     y += row_height;
     for (std::size_t i = 0; i < legend_.size(); ++i) {
       const double x = x0_ + legend_[i].first, row = y + legend_[i].second;
-      line({x, row - 4}, {x + 26, row - 4}, stroke(i));
+      line({x, row - 4}, {x + 26, row - 4}, stroke(unnamed_ + i));
       canvas_->text({x + 32, row}, names_[i], {});
     }
     const double middle = y0_ + plot_height / 2;
@@ -319,7 +328,7 @@ class Panel {
       std::vector<Point> points;
       for (const auto& [x, y] : lines_[i]->points) points.emplace_back(across_.place(x), up_.place(y));
       canvas_->polyline(points, stroke(i));
-      if (points.size() > many) continue;
+      if (points.size() > many || lines_[i]->faint) continue;
       for (const Point& point : points)
         canvas_->circle(point, 3, {colour(i)}, lines_[i]->dashed ? "white" : colour(i));
     }
@@ -328,17 +337,21 @@ class Panel {
   /// Every line's name beside its last point, or as near as others let it.
   void ends() {
     std::vector<double> wanted;
-    for (const Chart::Line* line : lines_) wanted.push_back(up_.place(line->points.back().second));
+    for (std::size_t i = unnamed_; i < lines_.size(); ++i)
+      wanted.push_back(up_.place(lines_[i]->points.back().second));
     const std::vector<double> placed = spread(wanted, y0_ + 6, y0_ + plot_height - 6);
     for (std::size_t i = 0; i < placed.size(); ++i) {
-      const double x = across_.place(lines_[i]->points.back().first), label = x0_ + plot_width + 12;
-      line({x + 4, wanted[i]}, {label - 3, placed[i]}, {colour(i), 0.8, {1, 2}});
-      canvas_->text({label, placed[i] + 4}, names_[i], {.colour = colour(i)});
+      const double x = across_.place(lines_[unnamed_ + i]->points.back().first),
+                   label = x0_ + plot_width + 12;
+      const char* own = colour(unnamed_ + i);
+      line({x + 4, wanted[i]}, {label - 3, placed[i]}, {own, 0.8, {1, 2}});
+      canvas_->text({label, placed[i] + 4}, names_[i], {.colour = own});
     }
   }
 
   const Chart& chart_;
   std::vector<const Chart::Line*> lines_;  ///< those with points
+  std::size_t unnamed_ = 0;                ///< the first ones, which are faint
   std::vector<std::string> names_, titles_, subtitles_, notes_;
   std::vector<Point> legend_;  ///< of each line, from the legend's first place
   double legend_rows_ = 0, end_width_ = 0;
@@ -359,7 +372,7 @@ struct Row {
 
 /// Few panels make one row; many make as many rows as panels in a row, since pictures have a largest width.
 std::vector<Row> rows_of(std::span<Panel> panels) {
-  constexpr double few = 8;
+  constexpr double few = 4;
   const auto beside =
       static_cast<std::size_t>(std::max(few, std::ceil(std::sqrt(static_cast<double>(panels.size())))));
   std::vector<Row> rows;

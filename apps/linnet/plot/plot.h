@@ -18,6 +18,7 @@ struct Chart {
     std::vector<std::pair<double, double>> points;  ///< a line without any is left out
     int colour = -1;                                ///< shared by lines of a kind; one of its own by default
     bool dashed = false;
+    bool faint = false;  ///< thin, without its name: one of those that another line is the mean of
   };
   /// A sentence above the plot, and where x > 0 the point that it speaks of, with its name.
   struct Note {

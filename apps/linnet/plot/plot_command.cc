@@ -14,6 +14,7 @@
 #include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
+#include "run_groups.h"
 #include "training/config.h"
 
 namespace linnet {
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 struct Arguments {
   std::vector<std::string> runs;
   std::string out, title, x = "updates";
+  bool seeds = false;
 };
 
 /// What --x takes, the members of metrics.jsonl that these are, and the labels of the axis.
@@ -66,6 +68,21 @@ Points smoothed(const Points& points, std::size_t most) {
       y += points[i].second;
     }
     means.emplace_back(x / static_cast<double>(last - first), y / static_cast<double>(last - first));
+  }
+  return means;
+}
+
+/// The mean of curves at each of their points, as far as all of them reach.
+Points mean_of(const std::vector<Points>& curves) {
+  std::size_t count = curves.front().size();
+  for (const Points& curve : curves) count = std::min(count, curve.size());
+  const auto share = 1 / static_cast<double>(curves.size());
+  Points means(count);
+  for (const Points& curve : curves) {
+    for (std::size_t i = 0; i < count; ++i) {
+      means[i].first += share * curve[i].first;
+      means[i].second += share * curve[i].second;
+    }
   }
   return means;
 }
@@ -134,6 +151,22 @@ class LossUnits {
   std::map<std::string, std::vector<std::string>> names_of_;  // of runs, by their tokens
 };
 
+/// The places of the runs that are one line: with --seeds of those that repeat each other.
+std::vector<std::vector<std::size_t>> groups_of(const Arguments& arguments,
+                                                const std::vector<MetricsFile>& metrics) {
+  std::vector<RunSettings> settings;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    const std::optional<RunConfig> config = config_of_run(arguments.runs[i], metrics[i]);
+    if (!config && arguments.seeds)
+      fail<UsageError>("plot", "expected runs with settings for --seeds, got {}", arguments.runs[i]);
+    settings.push_back(config ? settings_of(*config) : RunSettings());
+  }
+  if (arguments.seeds) return groups_by_seeds(settings);
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < metrics.size(); ++i) groups.push_back({i});
+  return groups;
+}
+
 void run(const Arguments& arguments) {
   std::vector<NamedPath> runs;
   for (const std::string& folder : arguments.runs) runs.push_back({"the run's", folder});
@@ -148,23 +181,39 @@ void run(const Arguments& arguments) {
   constexpr std::size_t most_points = 60;
   const std::vector<std::string> names = names_of(arguments.runs);
   LossUnits units;
+  std::vector<MetricsFile> metrics;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    metrics.push_back(read_metrics(arguments.runs[i]));
+    units.add(names[i], arguments.runs[i], metrics.back());
+  }
   bool any = false;
   std::vector<std::string> missing;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const MetricsFile metrics = read_metrics(arguments.runs[i]);
-    units.add(names[i], arguments.runs[i], metrics);
+  const std::vector<std::vector<std::size_t>> groups = groups_of(arguments, metrics);
+  for (std::size_t place = 0; place < groups.size(); ++place) {
+    const std::vector<std::size_t>& group = groups[place];
+    const std::string& first = names[group.front()];
     // A curve keeps its colour in both charts, also where a run has no points in one of them.
     for (const auto& [chart, member] :
          {std::pair(&training, "bits"), std::pair(&validation, "validation_bits")}) {
-      Chart::Line& line = chart->line(names[i]);
-      line.colour = static_cast<int>(i);
-      line.points = points_of(arguments.runs[i], metrics, x, member);
-      any = any || !line.points.empty();
-      if (line.points.empty())
+      std::vector<Points> curves;
+      for (const std::size_t i : group) {
+        curves.push_back(points_of(arguments.runs[i], metrics[i], x, member));
+        any = any || !curves.back().empty();
+        if (!curves.back().empty()) continue;
+        curves.pop_back();
         missing.push_back(fmt::format("{} has no {} loss yet", arguments.runs[i],
                                       chart == &training ? "training" : "validation"));
+      }
+      const auto add = [&](const std::string& name, const Points& points, bool faint) {
+        const bool scatters = chart == &training;
+        chart->lines.push_back(
+            {name, scatters ? smoothed(points, most_points) : points, static_cast<int>(place), false, faint});
+      };
+      if (curves.size() > 1)
+        for (const Points& curve : curves) add("", curve, true);
+      add(curves.size() > 1 ? fmt::format("{}, mean of {}", first, curves.size()) : first,
+          curves.empty() ? Points() : mean_of(curves), false);
     }
-    training.lines.back().points = smoothed(training.lines.back().points, most_points);
   }
   if (!any)
     fail<UsageError>("plot", "expected runs with losses in their metrics.jsonl, got none in {}",
@@ -190,6 +239,9 @@ void add_plot(Command& program) {
   command.add_option("--x", arguments->x, "what the horizontal axis counts")
       .check(one_of(words))
       .capture_default_str();
+  command.add_flag(
+      "--seeds", arguments->seeds,
+      "runs that differ in training.seed and attention.seed alone as thin lines, with their mean");
   command.callback([=] { run(*arguments); });
 }
 

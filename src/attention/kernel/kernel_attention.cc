@@ -181,8 +181,7 @@ class KernelAttention final : public Attention {
   }
 
   static void refuse(const AttentionInputs& inputs, const State* final) {
-    if (inputs.decay.rank() != 0)
-      fail(kOperation, "expected no decay, which the linear family alone has, got one");
+    refuse_decay(kOperation, inputs.decay);
     if (inputs.initial != nullptr || final != nullptr) refuse_state();
   }
 

@@ -28,6 +28,8 @@ void check_linformer(const char* operation, const Mask& mask, View<const T> key_
            projection.extent(1));
     if (projection.extent(2) < keys)
       fail(operation, "expected at most {} keys, the length of {}, got {}", projection.extent(2), name, keys);
+    if (projection.data() == nullptr)
+      fail(operation, "expected memory for {} {}, got a null pointer", name, to_string(projection.shape()));
   };
   check("key_projection", key_projection);
   check("value_projection", value_projection);
@@ -186,8 +188,7 @@ class LinformerAttention final : public Attention {
 
   static void check(const AttentionInputs& inputs) {
     if (inputs.initial != nullptr) refuse_state();
-    if (inputs.decay.rank() != 0)
-      fail(kOperation, "expected no decay, which the linear family alone has, got one");
+    refuse_decay(kOperation, inputs.decay);
     if (inputs.query.rank() != 4 || inputs.key.rank() != 4) return;  // for the checks of shapes to say
     check_linformer(kOperation, inputs.mask, inputs.key_projection, inputs.value_projection,
                     inputs.query.extent(2), inputs.key.extent(1));

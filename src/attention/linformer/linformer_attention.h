@@ -39,6 +39,9 @@ void check_projection_gradients(const char* operation, const Gradients& gradient
     if (gradient.rank() != 0 && !std::ranges::equal(gradient.shape(), projection.shape()))
       fail(operation, "expected the gradient of {} {}, got {}", name, to_string(projection.shape()),
            to_string(gradient.shape()));
+    if (gradient.rank() != 0 && gradient.data() == nullptr)
+      fail(operation, "expected memory for the gradient of {} {}, got a null pointer", name,
+           to_string(gradient.shape()));
   };
   check("key_projection", gradients.key_projection, inputs.key_projection);
   check("value_projection", gradients.value_projection, inputs.value_projection);

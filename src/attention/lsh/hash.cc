@@ -127,7 +127,7 @@ Tensor draw_rotations(Context& context, const AttentionOptions& options, std::in
   parallel_for(context, heads, [&](std::int64_t h) {
     for (std::int64_t round = 0; round < options.lsh.rounds; ++round) {
       const Random random(options.lsh.seed, Draw::rotations,
-                          static_cast<std::uint32_t>(64 * options.layer + round));
+                          static_cast<std::uint32_t>(64 * std::int64_t{options.layer} + round));
       for (std::int64_t e = 0; e < head_dim; ++e)
         for (std::int64_t c = 0; c < columns; ++c)
           to(h, round * columns + c, e) = static_cast<float>(random.normal(

@@ -327,8 +327,7 @@ class LshAttention final : public Attention {
 
 void LshAttention::check(const AttentionInputs& inputs) {
   if (inputs.initial != nullptr) refuse_state();
-  if (inputs.decay.rank() != 0)
-    fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  refuse_decay(kOperation, inputs.decay);
   check_lsh_mask(kOperation, inputs.mask);
 }
 
@@ -434,6 +433,10 @@ std::unique_ptr<Attention> make_lsh_attention(const AttentionOptions& options) {
   if (lsh.buckets < 0 || lsh.buckets > lsh::kMostBuckets || (lsh.buckets > 1 && lsh.buckets % 2 != 0))
     fail<UsageError>(kOperation, "expected 1 or an even number of buckets up to {} (0 chooses one), got {}",
                      lsh::kMostBuckets, lsh.buckets);
+  // Every layer has rotations of its own (hash.cc).
+  constexpr int most_layer = (1 << 26) - 1;
+  if (options.layer < 0 || options.layer > most_layer)
+    fail<UsageError>(kOperation, "expected a layer from 0 to {}, got {}", most_layer, options.layer);
   if (lsh.chunk < 1) fail<UsageError>(kOperation, "expected chunks of at least 1 token, got {}", lsh.chunk);
   if (lsh.rounds < 1 || lsh.rounds > kMostRounds)
     fail<UsageError>(kOperation, "expected 1 to {} rounds, got {}", kMostRounds, lsh.rounds);

@@ -28,10 +28,6 @@ constexpr const char* kOperation = "softmax attention";
 
 std::int64_t blocks_of(std::int64_t count, std::int64_t block) { return (count + block - 1) / block; }
 
-void refuse_decay(View<const float> decay) {
-  if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
-}
-
 class SoftmaxAttention final : public Attention {
  public:
   explicit SoftmaxAttention(const AttentionOptions& options)
@@ -92,7 +88,7 @@ LastTokens last_tokens(const Cache* initial, const AttentionInputs& inputs, std:
 void SoftmaxAttention::forward(Context& context, const AttentionOutputs& outputs,
                                const AttentionInputs& inputs) const {
   const AttentionSizes sizes = check_forward(kOperation, outputs, inputs);
-  refuse_decay(inputs.decay);
+  refuse_decay(kOperation, inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   Cache* final = cache_of<Cache>("the final state", outputs.final, sizes.shape());
   for (std::int64_t b = 0; final != nullptr && b < sizes.batch; ++b)
@@ -177,7 +173,7 @@ void SoftmaxAttention::backward(Context& context, const AttentionGradients& grad
                                 ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                                 View<const float> normaliser) const {
   const AttentionSizes sizes = check_backward(kOperation, gradients, grad_out, inputs, out, normaliser);
-  refuse_decay(inputs.decay);
+  refuse_decay(kOperation, inputs.decay);
   const Cache* initial = cache_of<const Cache>("the initial state", inputs.initial, sizes.shape());
   check_state_gradient(
       kOperation, "the gradient of the final state", gradients.final, sizes.batch, [&](std::int64_t b) {
@@ -308,7 +304,7 @@ std::int64_t SoftmaxAttention::state_floats(const HeadShape& shape, std::int64_t
 void SoftmaxAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
                             View<const float> value, State& state, std::span<const std::int64_t> slots,
                             View<const float> decay) const {
-  refuse_decay(decay);
+  refuse_decay(kOperation, decay);
   Cache& cache = family_state<Cache>(kOperation, "the state", state);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   check_held_shape(kOperation, "the state", cache.shape(), sizes.shape());

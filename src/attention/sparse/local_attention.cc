@@ -76,8 +76,7 @@ class LocalAttention final : public Attention {
 };
 
 void LocalAttention::check_mask(const AttentionInputs& inputs, const AttentionSizes& sizes) const {
-  if (inputs.decay.rank() != 0)
-    fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  refuse_decay(kOperation, inputs.decay);
   if (inputs.mask.kind() == Mask::Kind::boolean)
     fail(kOperation,
          "expected a mask of intervals, got a boolean one; use softmax with a boolean mask that is 0 outside "
@@ -219,7 +218,7 @@ std::int64_t LocalAttention::state_floats(const HeadShape& shape, std::int64_t c
 void LocalAttention::step(Context&, View<float> out, View<const float> query, View<const float> key,
                           View<const float> value, State& state, std::span<const std::int64_t> slots,
                           View<const float> decay) const {
-  if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  refuse_decay(kOperation, decay);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   Ring& ring = *ring_of<Ring>("the state", &state, sizes);
   for (std::int64_t i = 0; i < sizes.batch; ++i) {

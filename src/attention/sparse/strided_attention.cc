@@ -82,8 +82,7 @@ StridedPattern StridedAttention::pattern_for(std::int64_t keys) const {
 }
 
 void StridedAttention::check_call(const AttentionInputs& inputs) const {
-  if (inputs.decay.rank() != 0)
-    fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  refuse_decay(kOperation, inputs.decay);
   if (inputs.mask.kind() != Mask::Kind::causal || inputs.mask.has_segments())
     fail(
         kOperation,
@@ -241,7 +240,7 @@ void gather_seen(float* to, const float* rows, std::int64_t dim, std::int64_t ne
 void StridedAttention::step(Context& context, View<float> out, View<const float> query, View<const float> key,
                             View<const float> value, State& state, std::span<const std::int64_t> slots,
                             View<const float> decay) const {
-  if (decay.rank() != 0) fail(kOperation, "expected no decay, which the linear family alone has, got one");
+  refuse_decay(kOperation, decay);
   const AttentionSizes sizes = check_step(kOperation, out, query, key, value, state, slots);
   StridedState& own = *state_of<StridedState>("the state", &state, sizes);
   // All memory is taken before a token is: where there is too little, no slot has changed.
@@ -314,6 +313,9 @@ std::unique_ptr<Attention> make_strided_attention(const AttentionOptions& option
   if (options.strided.stride < 0 || options.strided.stride > most)
     fail<UsageError>(kOperation, "expected a stride from 1 to 2^40, or 0 for the root of the length, got {}",
                      options.strided.stride);
+  if (options.strided.pattern != SparsePattern::strided && options.strided.pattern != SparsePattern::fixed)
+    fail<UsageError>(kOperation, "expected the pattern strided or fixed, got the number {}",
+                     static_cast<int>(options.strided.pattern));
   if (options.strided.pattern == SparsePattern::fixed &&
       (options.strided.summary < 1 ||
        (options.strided.stride != 0 && options.strided.summary > options.strided.stride)))
