@@ -22,7 +22,7 @@ namespace {
 using Samples = std::vector<float>;
 
 std::int64_t continue_series(const Continuation& wanted) {
-  const SeriesInput input = read_series_input("generate", wanted.model, wanted.prompt);
+  const SeriesInput input = read_series_input("generate", wanted.model, wanted.prompt, "");
   const std::int64_t steps = wanted.length > 0 ? wanted.length : input.horizon();
   const SeriesPaths paths(input, {.samples = 1,
                                   .steps = steps,

@@ -31,6 +31,7 @@ struct Arguments {
   std::string model, data, data_kind, attention, feature_map, directions, per_token, split = "validation",
                                                                                      target;
   std::vector<std::string> settings;
+  std::string missing;
   std::int64_t examples = 0, batch = 8, features = 0;
   bool json = false;
   int threads = 0;
@@ -108,10 +109,15 @@ void check_features(const Arguments& arguments, const ModelConfig& config) {
 }
 
 Json json_of(const Evaluation::NumberErrors& errors) {
-  return {{"squared_error", errors.squared},
-          {"absolute_error", errors.absolute},
-          {"naive_squared_error", errors.naive_squared},
-          {"naive_absolute_error", errors.naive_absolute}};
+  Json json = {{"squared_error", errors.squared},
+               {"absolute_error", errors.absolute},
+               {"naive_squared_error", errors.naive_squared},
+               {"naive_absolute_error", errors.naive_absolute}};
+  if (!std::isnan(errors.seasonal_squared)) {
+    json["seasonal_squared_error"] = errors.seasonal_squared;
+    json["seasonal_absolute_error"] = errors.seasonal_absolute;
+  }
+  return json;
 }
 
 /// Errors of each column, where there are several.
@@ -132,13 +138,15 @@ Json errors_of_rows(const Evaluation& result) {
   constexpr std::int64_t day = 24;
   for (const std::int64_t last : {std::int64_t{1}, day, count}) {
     if (count < 2 || (last == day && count <= day)) continue;
-    Evaluation::NumberErrors mean{0, 0, 0, 0};
+    Evaluation::NumberErrors mean{0, 0, 0, 0, 0, 0};
     for (std::int64_t i = 0; i < last; ++i) {
       const Evaluation::NumberErrors& row = result.row_errors[static_cast<std::size_t>(i)];
       mean.squared += row.squared / static_cast<double>(last);
       mean.absolute += row.absolute / static_cast<double>(last);
       mean.naive_squared += row.naive_squared / static_cast<double>(last);
       mean.naive_absolute += row.naive_absolute / static_cast<double>(last);
+      mean.seasonal_squared += row.seasonal_squared / static_cast<double>(last);
+      mean.seasonal_absolute += row.seasonal_absolute / static_cast<double>(last);
     }
     rows.push_back(json_of(mean));
     rows.back()["rows"] = last == 1 ? "1" : fmt::format("1 to {}", last);
@@ -151,7 +159,11 @@ void print_errors(Json rows, const char* name) {
   for (Json& row : rows)
     for (auto& [key, value] : row.items())
       if (value.is_number()) value = fmt::format("{:.4f}", value.get<double>());
-  print_table(rows, {name, "squared_error", "absolute_error", "naive_squared_error", "naive_absolute_error"});
+  std::vector<std::string> keys = {name, "squared_error", "absolute_error", "naive_squared_error",
+                                   "naive_absolute_error"};
+  for (const char* seasonal : {"seasonal_squared_error", "seasonal_absolute_error"})
+    if (rows[0].contains(seasonal)) keys.emplace_back(seasonal);
+  print_table(rows, keys);
 }
 
 /// The measures of a model that does not predict one token per step, for people.
@@ -204,6 +216,9 @@ void print_measures(const Model& model, const Evaluation& result, const std::vec
   if (!std::isnan(result.naive_squared_error))
     fmt::print("repeating the last number: squared error {:.4f}, absolute error {:.4f}\n",
                result.naive_squared_error, result.naive_absolute_error);
+  if (!std::isnan(result.seasonal_squared_error))
+    fmt::print("repeating the last step of {} rows: squared error {:.4f}, absolute error {:.4f}\n",
+               config.patch, result.seasonal_squared_error, result.seasonal_absolute_error);
   print_errors(errors_of_rows(result), "rows");
   print_errors(errors_of_columns(result, columns), "column");
 }
@@ -219,6 +234,8 @@ void add_measures(Json& json, const Model& model, const Evaluation& result,
     json["absolute_error"] = result.absolute_error;
     json["naive_squared_error"] = result.naive_squared_error;
     json["naive_absolute_error"] = result.naive_absolute_error;
+    json["seasonal_squared_error"] = result.seasonal_squared_error;
+    json["seasonal_absolute_error"] = result.seasonal_absolute_error;
     if (const Json rows = errors_of_rows(result); !rows.empty()) json["rows"] = rows;
     if (const Json each = errors_of_columns(result, columns); !each.empty()) json["columns"] = each;
     json["input_signal_to_noise"] = result.input_signal_to_noise;
@@ -251,9 +268,15 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
   check_features(arguments, model->config());
-  const DataOptions source = data_of(
+  DataOptions source = data_of(
       "evaluate", model->config(),
       {arguments.model, arguments.data, arguments.data_kind, arguments.split, arguments.target, true});
+  if (!arguments.missing.empty()) {
+    if (source.kind != "series")
+      fail<UsageError>("evaluate", "expected data of a series with --missing, got data of kind \"{}\"",
+                       source.kind);
+    source.missing = arguments.missing;
+  }
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   if (arguments.data.empty() && ranks.rank() == 0) warn_of_changed_data(arguments.model);
   if (!arguments.data.empty() && arguments.split == "test" && ranks.rank() == 0)
@@ -343,6 +366,7 @@ void add_evaluate(Command& program, Communicator& ranks) {
       "digits, copy, reverse, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA, "
       "tokens, series or sound; default: the data of the run");
   add_data_kind(command, arguments->data_kind);
+  add_missing(command, arguments->missing);
   command.add_option(
       "--target", arguments->target,
       "files with the outputs for the sound files of --data, for a model of inputs and outputs");

@@ -9,6 +9,7 @@
 #include "base/names.h"
 #include "checks.h"
 #include "commands.h"
+#include "given_data.h"
 #include "io/csv.h"
 #include "io/file.h"
 #include "lists.h"
@@ -22,7 +23,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, out, plot, intervals = "50,90";
+  std::string model, data, missing, out, plot, intervals = "50,90";
   std::int64_t steps = 24, samples = 200, context = 0, show = 0;
   std::uint64_t seed = 0;
   bool json = false;
@@ -86,7 +87,7 @@ std::vector<std::int64_t> intervals_of(const std::string& list) {
 void run(const Arguments& arguments) {
   check_outputs("forecast", {{"--out", arguments.out}, {"--plot", arguments.plot}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
-  const SeriesInput input = read_series_input("forecast", arguments.model, arguments.data);
+  const SeriesInput input = read_series_input("forecast", arguments.model, arguments.data, arguments.missing);
   if (!arguments.plot.empty()) require_chart_path(arguments.plot, std::ssize(input.series.columns));
   for (const Option& option : arguments.of_draws)
     if (option.count() > 0 && !has_densities(input))
@@ -163,6 +164,7 @@ void add_forecast(Command& program) {
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,
                      "CSV file whose last rows are continued; default: that of the run");
+  add_missing(command, arguments->missing);
   command.add_option("--steps", arguments->steps, "steps to forecast")
       .check(whole(1, most_count))
       .capture_default_str();

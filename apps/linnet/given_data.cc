@@ -65,6 +65,13 @@ Option add_data_kind(Command& command, std::string& kind) {
       .check(one_of(data_kinds()));
 }
 
+Option add_missing(Command& command, std::string& missing) {
+  return command
+      .add_option("--missing", missing,
+                  "empty cells of a series: refuse or forward-fill; default: as the data of the run")
+      .check(one_of({"refuse", "forward-fill"}));
+}
+
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments) {
   std::optional<DataOptions> of_run;
   if (const std::optional<fs::path> run = run_of(arguments.model)) of_run = RunRecord::read(*run).config.data;

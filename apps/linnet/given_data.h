@@ -20,6 +20,9 @@ struct GivenData {
 /// Adds --data-kind.
 Option add_data_kind(Command& command, std::string& kind);
 
+/// Adds --missing, what to do with empty cells of a series.
+Option add_missing(Command& command, std::string& missing);
+
 /// What to read: --data in the form of the run's data, or these themselves. Throws UsageError of the command
 /// where neither is there, and as `data_for_model` does.
 DataOptions data_of(const char* command, const ModelConfig& config, const GivenData& arguments);

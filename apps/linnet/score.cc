@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "checks.h"
 #include "commands.h"
+#include "given_data.h"
 #include "io/csv.h"
 #include "io/file.h"
 #include "linnet/generation.h"
@@ -21,7 +22,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string model, data, out, plot;
+  std::string model, data, missing, out, plot;
   double threshold = std::numeric_limits<double>::quiet_NaN(), quantile = 0.9999;
   std::int64_t calibrate = 0, window = 1, gap = 50;
   bool json = false;
@@ -231,7 +232,7 @@ void run(const Arguments& arguments) {
   check_outputs("score", {{"--out", arguments.out}, {"--plot", arguments.plot}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
-  const SeriesInput input = read_series_input("score", arguments.model, arguments.data);
+  const SeriesInput input = read_series_input("score", arguments.model, arguments.data, arguments.missing);
   NumberSession session = session_for(input, arguments.threads);
   const auto start = std::chrono::steady_clock::now();
   const Scores exact = scores_of(input, session);
@@ -320,6 +321,7 @@ void add_score(Command& program) {
       "scores.svg");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data, "CSV file; default: that of the run");
+  add_missing(command, arguments->missing);
   Option threshold =
       command
           .add_option("--threshold", arguments->threshold, "score in nats above which a step is an anomaly")

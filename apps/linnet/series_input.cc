@@ -68,7 +68,8 @@ std::vector<float> SeriesInput::step(std::int64_t row, std::int64_t stream) cons
   return result;
 }
 
-SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data) {
+SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data,
+                              const std::string& missing) {
   SeriesInput input{.model = Model::load(model), .options = {}, .series = {}, .applied = {}};
   const ModelConfig& config = input.model->config();
   check_model(command, config);
@@ -82,6 +83,7 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   const auto columns = RunColumns::read(run.value_or(model));
   input.options.kind = "series";
   if (columns && !run) columns->take_form(input.options);
+  if (!missing.empty()) input.options.missing = missing;
   input.series = parse_series(read_file(path), path, input.options);
   if (columns) {
     columns->check(command, path, input.series.columns);

@@ -39,7 +39,9 @@ struct SeriesInput {
 /// Reads both for a command of that name; an empty `data` takes that of the run. Columns, time and missing
 /// cells are those of the run, which a converted model keeps; another takes all columns of the file. Throws
 /// UsageError for a model that does not predict the next numbers of a series, for one whose steps have more
-/// rows than they predict, and for columns that are not those of the run.
-SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data);
+/// rows than they predict, and for columns that are not those of the run. `missing` is what to do with
+/// missing cells, as data.missing; empty: as the run does.
+SeriesInput read_series_input(const char* command, const std::string& model, const std::string& data,
+                              const std::string& missing);
 
 }  // namespace linnet

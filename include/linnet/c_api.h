@@ -283,6 +283,8 @@ LINNET_API linnet_status linnet_number_draw(linnet_number_session* session, int6
  * (one less in a model of the next step with learned positions), linnet_can_continue, linnet_save and
  * linnet_restore. The last prediction is neither saved nor restored. */
 LINNET_API linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream, int64_t source);
+/* As linnet_session_resize. */
+LINNET_API linnet_status linnet_number_session_resize(linnet_number_session* session, int64_t streams);
 LINNET_API linnet_status linnet_number_position(const linnet_number_session* session, int64_t stream,
                                                 int64_t* position);
 LINNET_API linnet_status linnet_number_limit(const linnet_number_session* session, int64_t* limit);

@@ -93,8 +93,10 @@ class LINNET_API Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes. Throws UsageError
-  /// for a label that the model does not have and for invalid `sampling`.
+  /// Starts the stream anew. `label` is the class to draw, −1 for a model without classes. Memory that the
+  /// stream's keys and values took (softmax, strided) stays with it for its next tokens; `resize` to
+  /// another number of streams keeps as much as they then need. Throws UsageError for a label that the model
+  /// does not have and for invalid `sampling`.
   void begin(std::int64_t stream, std::int64_t label, const SamplingOptions& sampling);
 
   /// The same in an encoder–decoder model, for the tokens of a source. The encoder reads it once, and each
@@ -262,6 +264,11 @@ class LINNET_API NumberSession {
 
   /// Makes `stream` continue as `source` would.
   void fork(std::int64_t stream, std::int64_t source);
+
+  /// Makes the session one of `streams` streams. Those with an index below keep everything, bit for bit; new
+  /// ones begin as in the constructor, which it costs as much as, with a copy of all states. Throws
+  /// UsageError for a number that the constructor refuses. The session is unchanged where it throws.
+  void resize(std::int64_t streams);
 
   /// As `Session::save` and `restore`. The last prediction is not kept.
   std::vector<std::byte> save(std::int64_t stream) const;

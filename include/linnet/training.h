@@ -198,6 +198,10 @@ struct Evaluation {
   double absolute_error = std::numeric_limits<double>::quiet_NaN();
   double naive_squared_error = std::numeric_limits<double>::quiet_NaN();
   double naive_absolute_error = std::numeric_limits<double>::quiet_NaN();
+  /// The same where the rows of the last step are repeated (model.patch of them, such as those of a day): NaN
+  /// where a step has one row.
+  double seasonal_squared_error = std::numeric_limits<double>::quiet_NaN();
+  double seasonal_absolute_error = std::numeric_limits<double>::quiet_NaN();
   /// Share of examples all of whose counted tokens are most probable given those before: those that greedy
   /// decoding writes without a fault. For models of one token per step; NaN if the accuracy is not requested.
   double exact = std::numeric_limits<double>::quiet_NaN();
@@ -220,6 +224,8 @@ struct Evaluation {
     double absolute = std::numeric_limits<double>::quiet_NaN();
     double naive_squared = std::numeric_limits<double>::quiet_NaN();
     double naive_absolute = std::numeric_limits<double>::quiet_NaN();
+    double seasonal_squared = std::numeric_limits<double>::quiet_NaN();
+    double seasonal_absolute = std::numeric_limits<double>::quiet_NaN();
   };
   /// Of a next-token model that predicts the next rows of its data: of each column of the data, in the order
   /// of `Dataset::column_names`, and of each of the rows that a step predicts, the nearest first.

@@ -108,6 +108,10 @@ class NumberSession(Streams):
         """Makes `stream` continue as `source` would."""
         self._core.fork(whole("fork", "stream", stream), whole("fork", "source", source))
 
+    def resize(self, streams: int) -> None:
+        """Changes the number of streams. Those with an index below it keep everything. All states are copied."""
+        self._core.resize(whole("resize", "streams", streams))
+
     def _given(self, operation: str, values, streams):
         """Numbers [streams, columns], float32, and the streams, None for all."""
         chosen = None if streams is None else wholes(operation, "stream", streams)

@@ -106,6 +106,7 @@ void bind_number_session(nb::module_& module) {
       .def("save", &save, "stream"_a)
       .def("restore", &restore, "stream"_a, "saved"_a)
       .def("fork", &locked<Object, &S::fork, std::int64_t, std::int64_t>, "stream"_a, "source"_a)
+      .def("resize", &locked<Object, &S::resize, std::int64_t>, "streams"_a)
       .def_prop_ro("streams", &locked<Object, &S::streams>)
       .def_prop_ro("targets", &locked<Object, &S::targets>)
       .def("position", &locked<Object, &S::position, std::int64_t>, "stream"_a)

@@ -76,6 +76,8 @@ nb::dict dict_of(const Evaluation& evaluation) {
   add("absolute_error", evaluation.absolute_error);
   add("naive_squared_error", evaluation.naive_squared_error);
   add("naive_absolute_error", evaluation.naive_absolute_error);
+  add("seasonal_squared_error", evaluation.seasonal_squared_error);
+  add("seasonal_absolute_error", evaluation.seasonal_absolute_error);
   add("token_bits", evaluation.token_bits);
   add("value_nats", evaluation.value_nats);
   return row;

@@ -105,6 +105,9 @@ def test_streams_of_numbers_draw_fork_and_go_on():
         other.densities(0)
     other.begin(0)
     assert other.position(0) == 0 and session.state_bytes(0) == other.state_bytes(0)
+    session.resize(3)
+    assert session.streams == 3 and session.position(0) == 7 and session.position(2) == 0
+    assert np.array_equal(session.step(row, [0]), session.step(row, [1]))
 
 
 def test_a_stream_that_overflows_ends_alone():

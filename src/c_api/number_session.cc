@@ -88,6 +88,10 @@ linnet_status linnet_number_draw(linnet_number_session* session, int64_t stream,
   });
 }
 
+linnet_status linnet_number_session_resize(linnet_number_session* session, int64_t streams) {
+  return guarded([&] { given("resize", "a session", session).session.resize(streams); });
+}
+
 linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream, int64_t source) {
   return guarded([&] { given("fork", "a session", session).session.fork(stream, source); });
 }

@@ -166,8 +166,8 @@ void add_value(Series& series, Notation& notation, const std::string& cell, cons
   const std::string_view word = without_blanks(cell), what = word.empty() ? "an empty cell" : word;
   if (!fill)
     fail("data",
-         "{}: expected a number in column \"{}\" of line {}, got {}; data.missing = \"forward-fill\" repeats "
-         "the one before",
+         "{}: expected a number in column \"{}\" of line {}, got {}; data.missing = \"forward-fill\", or "
+         "--missing forward-fill with a trained model, repeats the one before",
          origin, column, line, what);
   if (series.values.size() < series.columns.size())
     fail("data",

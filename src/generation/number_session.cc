@@ -44,6 +44,7 @@ struct NumberSession::Impl {
 
   Impl(std::shared_ptr<const Model> given, std::int64_t count, const Options& options)
       : model(std::move(given)),
+        options(options),
         context(options.threads),
         recurrent(network()),
         state(network(), count, options.capacity),
@@ -220,7 +221,18 @@ struct NumberSession::Impl {
     return row_of_parameters(index);
   }
 
+  /// Makes `stream` continue as `source` of another session of the model, or of this one.
+  void continue_as(std::int64_t stream, Impl& other, std::int64_t source) {
+    state.copy(stream, other.state, source);
+    streams.at(stream) = other.streams.at(source);
+    std::copy_n(other.row_of_inputs(source).data(), config().columns, inputs.view<float>().at(stream));
+    std::ranges::copy(other.last_of(source), last_of(stream).begin());
+    std::copy_n(other.row_of_parameters(source).data(), parameters.view<float>().extent(1),
+                row_of_parameters(stream).data());
+  }
+
   std::shared_ptr<const Model> model;
+  Options options;
   Context context;
   RecurrentTransformer recurrent;
   RecurrentState state, side;
@@ -296,16 +308,18 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
 }
 
 void NumberSession::fork(std::int64_t stream, std::int64_t source) {
-  Impl::Stream& target = impl_->streams.at(stream);
-  const Impl::Stream copy = impl_->streams.whole("fork", source);
-  if (stream == source) return;
-  impl_->state.copy(stream, impl_->state, source);
-  target = copy;
-  std::copy_n(impl_->row_of_inputs(source).data(), impl_->config().columns,
-              impl_->inputs.view<float>().at(stream));
-  std::ranges::copy(impl_->last_of(source), impl_->last_of(stream).begin());
-  std::copy_n(impl_->row_of_parameters(source).data(), impl_->parameters.view<float>().extent(1),
-              impl_->row_of_parameters(stream).data());
+  impl_->streams.at(stream);
+  impl_->streams.whole("fork", source);
+  if (stream != source) impl_->continue_as(stream, *impl_, source);
+}
+
+void NumberSession::resize(std::int64_t streams) {
+  check_streams("number session", streams);
+  const std::int64_t before = impl_->streams.size();
+  if (streams == before) return;
+  auto resized = std::make_unique<Impl>(impl_->model, streams, impl_->options);
+  for (std::int64_t i = 0; i < std::min(before, streams); ++i) resized->continue_as(i, *impl_, i);
+  impl_ = std::move(resized);
 }
 
 std::vector<std::byte> NumberSession::save(std::int64_t stream) const {

@@ -11,42 +11,72 @@
 namespace linnet {
 namespace {
 
-/// The token at `u` of the nucleus among the `top_k` most probable ones: the fewest that have the share
-/// `top_p` of what these have together. Most probable first; ties by the smaller token, so that the order is
-/// the same everywhere. No more of the order is found than the nucleus needs.
-std::int32_t draw_among_the_most_probable(std::span<const float> logits, std::span<const float> shares,
-                                          std::span<std::int32_t> order, const SamplingOptions& options,
-                                          float u) {
-  constexpr std::int64_t first_part = 64, growth = 4;
-  std::iota(order.begin(), order.end(), 0);
-  const auto before = [&](std::int32_t a, std::int32_t b) {
+/// More probable first; of equal ones the smaller token, so that the order is the same everywhere.
+struct MoreProbable {
+  std::span<const float> logits;
+  bool operator()(std::int32_t a, std::int32_t b) const {
     return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  }
+};
+
+/// Moves the nucleus to the front of `order`, memory for a number per token, and returns it: the fewest of
+/// the `top_k` most probable tokens that have the share `top_p` of what these have together, one at least.
+/// Takes linear time: shares are added up as whole numbers, in any order, and halves of what is left are
+/// looked at alone.
+std::span<std::int32_t> find_nucleus(std::span<const float> logits, std::span<const float> shares,
+                                     std::span<std::int32_t> order, const SamplingOptions& options) {
+  constexpr double units = 1ll << 40;
+  constexpr std::ptrdiff_t few = 64;
+  const MoreProbable before{logits};
+  std::iota(order.begin(), order.end(), 0);
+  const std::int64_t kept = std::min(options.top_k, static_cast<std::int64_t>(order.size()));
+  auto begin = order.begin(), end = begin + kept;
+  // A few of many are found soonest by a heap of them.
+  constexpr std::ptrdiff_t many = 8;
+  if (many * kept < std::ssize(order))
+    std::partial_sort(begin, end, order.end(), before);
+  else if (end != order.end())
+    std::nth_element(begin, end - 1, order.end(), before);
+  if (options.top_p == 1) return {order.begin(), end};
+  const auto share_of = [&](auto from, auto to) {
+    std::uint64_t sum = 0;
+    for (; from != to; ++from) sum += static_cast<std::uint64_t>(static_cast<double>(shares[*from]) * units);
+    return static_cast<double>(sum);
   };
-  std::int64_t sorted = 0;
-  const auto sort_up_to = [&](std::int64_t end) {
-    std::partial_sort(order.begin() + sorted, order.begin() + end, order.end(), before);
-    sorted = end;
-  };
-  const std::int64_t all = std::ssize(order), kept = std::min(options.top_k, all);
+  double wanted = options.top_p * share_of(begin, end);
+  if (end - begin > few) {
+    std::partial_sort(begin, begin + few, end, before);
+    if (share_of(begin, begin + few) >= wanted) end = begin + few;
+  }
+  while (end - begin > few) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end, before);
+    const double first_half = share_of(begin, middle);
+    if (first_half >= wanted) {
+      end = middle;
+    } else {
+      wanted -= first_half;
+      begin = middle;
+    }
+  }
+  std::sort(begin, end, before);
+  while (begin + 1 != end && (wanted -= share_of(begin, begin + 1)) > 0) ++begin;
+  return {order.begin(), begin + 1};
+}
+
+/// The token at `u` of the nucleus, in the order of tokens.
+std::int32_t draw_from_nucleus(std::span<std::int32_t> nucleus, std::span<const float> shares, float u) {
+  std::sort(nucleus.begin(), nucleus.end());
   double total = 0;
-  if (kept == all) {
-    for (const float share : shares) total += share;
-  } else {
-    sort_up_to(kept);
-    for (const std::int32_t token : order.first(static_cast<std::size_t>(kept))) total += shares[token];
+  for (const std::int32_t token : nucleus) total += shares[token];
+  double rest = u * total;
+  std::int32_t last = nucleus.front();  // the parts may end before u by rounding
+  for (const std::int32_t token : nucleus) {
+    rest -= shares[token];
+    if (rest < 0) return token;
+    if (shares[token] > 0) last = token;
   }
-  double nucleus = 0;
-  std::int64_t count = 0;
-  while (count < kept && (count == 0 || nucleus < options.top_p * total)) {
-    if (count == sorted) sort_up_to(std::min(kept, std::max(first_part, growth * sorted)));
-    nucleus += shares[order[count++]];
-  }
-  double rest = u * nucleus;
-  for (std::int64_t rank = 0; rank + 1 < count; ++rank) {
-    rest -= shares[order[rank]];
-    if (rest < 0) return order[rank];
-  }
-  return order[count - 1];
+  return last;
 }
 
 }  // namespace
@@ -92,7 +122,7 @@ std::int32_t Sampler::sample(Context& context, View<const float> parameters, con
     return static_cast<std::int32_t>(draw_from_logits(context, shares.data(), vocabulary, u1, shares));
   const View<float> row(shares.data(), {1, vocabulary});
   kernels::softmax_rows(context, row, row);
-  return draw_among_the_most_probable(logits, shares, memory.order, options, u1);
+  return draw_from_nucleus(find_nucleus(logits, shares, memory.order, options), shares, u1);
 }
 
 float Sampler::log_probability(Context& context, View<const float> parameters, std::int32_t token) const {

@@ -1,6 +1,7 @@
 #include "training/evaluation.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -39,34 +40,31 @@ std::vector<std::int32_t> most_probable(Context& context, const OutputHead& head
   return found;
 }
 
-/// The errors of the model, and of repeating the last number, of some of the real numbers.
+/// The errors of the model, of repeating the last number and of repeating the last step, of some of the real
+/// numbers.
 class ErrorSums {
  public:
-  explicit ErrorSums(Tally& tally) : tally_(&tally), sums_(tally.add_sums(4)), counts_(tally.add_counts(2)) {}
+  /// In this order; NaN where there is no last number or step.
+  using Errors = std::array<double, 3>;
 
-  /// `repeated`: NaN where there is no last number.
-  void add(double error, double repeated) const {
-    tally_->add(sums_, error * error);
-    tally_->add(sums_ + 1, std::abs(error));
-    tally_->count(counts_);
-    if (std::isnan(repeated)) return;
-    tally_->add(sums_ + 2, repeated * repeated);
-    tally_->add(sums_ + 3, std::abs(repeated));
-    tally_->count(counts_ + 1);
+  explicit ErrorSums(Tally& tally) : tally_(&tally), sums_(tally.add_sums(6)), counts_(tally.add_counts(3)) {}
+
+  void add(const Errors& errors) const {
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      if (std::isnan(errors[i])) continue;
+      tally_->add(sums_ + 2 * i, errors[i] * errors[i]);
+      tally_->add(sums_ + 2 * i + 1, std::abs(errors[i]));
+      tally_->count(counts_ + i);
+    }
   }
 
   Evaluation::NumberErrors means() const {
-    const auto count = static_cast<double>(tally_->counted(counts_)),
-               naive_count = static_cast<double>(tally_->counted(counts_ + 1));
     Evaluation::NumberErrors result;
-    if (count > 0) {
-      result.squared = tally_->sum(sums_) / count;
-      result.absolute = tally_->sum(sums_ + 1) / count;
-    }
-    if (naive_count > 0) {
-      result.naive_squared = tally_->sum(sums_ + 2) / naive_count;
-      result.naive_absolute = tally_->sum(sums_ + 3) / naive_count;
-    }
+    double* const means[] = {&result.squared,        &result.absolute,         &result.naive_squared,
+                             &result.naive_absolute, &result.seasonal_squared, &result.seasonal_absolute};
+    for (std::size_t i = 0; i < std::size(means); ++i)
+      if (const auto count = static_cast<double>(tally_->counted(counts_ + i / 2)); count > 0)
+        *means[i] = tally_->sum(sums_ + i) / count;
     return result;
   }
 
@@ -109,13 +107,16 @@ class ValueErrors {
         if (std::isnan(targets(i, t))) continue;
         const double error = targets(i, t) - parameters(i, t);
         if (filters_) add_noise(batch, i * count + t, columns.deviation(t) * error);
-        const float last = network_.config().shifted() ? columns.last_numbers(values, i)(t % series_)
-                                                       : std::numeric_limits<float>::quiet_NaN();
+        const bool shifted = network_.config().shifted();
         const float target = batch.value_targets[static_cast<std::size_t>(i * count + t)];
-        const double repeated = (target - last) / columns.deviation(t);
-        all_.add(error, repeated);
-        if (!rows_.empty()) rows_[static_cast<std::size_t>(t / series_)].add(error, repeated);
-        if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series_)].add(error, repeated);
+        constexpr float none = std::numeric_limits<float>::quiet_NaN();
+        const float last = shifted ? columns.last_numbers(values, i)(t % series_) : none;
+        const float season = shifted && inputs > series_ ? values(i, t % inputs) : none;
+        const ErrorSums::Errors errors = {error, (target - last) / columns.deviation(t),
+                                          (target - season) / columns.deviation(t)};
+        all_.add(errors);
+        if (!rows_.empty()) rows_[static_cast<std::size_t>(t / series_)].add(errors);
+        if (!columns_.empty()) columns_[static_cast<std::size_t>(first + t % series_)].add(errors);
       }
     }
   }
@@ -126,6 +127,8 @@ class ValueErrors {
     result.absolute_error = all.absolute;
     result.naive_squared_error = all.naive_squared;
     result.naive_absolute_error = all.naive_absolute;
+    result.seasonal_squared_error = all.seasonal_squared;
+    result.seasonal_absolute_error = all.seasonal_absolute;
     for (const ErrorSums& sums : columns_) result.column_errors.push_back(sums.means());
     for (const ErrorSums& sums : rows_) result.row_errors.push_back(sums.means());
     if (!filters_ || std::isnan(all.squared)) return;

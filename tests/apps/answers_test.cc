@@ -385,7 +385,8 @@ TEST_F(FieldsProgram, SequencesBeginWithAPieceThatIsGiven) {
           {"2 fields", "wide.safetensors", "got 3"});
   refuses(usage, joined(common, {"--prompt", "1 2", "--out", path("on.mid")}), {"--prompt", "fields"});
   refuses(usage,
-          joined(common, {"--prompt-file", path("given.mid"), "--length", "14", "--out", path("on.mid")}),
+          {"generate", path("run"), "--prompt-file", path("given.mid"), "--length", "14", "--out",
+           path("on.mid")},
           {"at most 16 steps", "3 of a prompt and 14 of --length"});
 }
 

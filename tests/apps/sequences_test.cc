@@ -41,8 +41,45 @@ TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
     expected += (std::pow(value(i) - value(i - 1), 2) / square + 0.01 * 0.01 / ramp) / 120;
   const Json json = json_of(succeed({"evaluate", path("run"), "--json"}));
   EXPECT_EQ(json["tokens"], 120);
+  EXPECT_TRUE(json["seasonal_squared_error"].is_null());
   EXPECT_NEAR(json["naive_squared_error"].get<double>(), expected, 1e-3 * expected);
   EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last number"));
+}
+
+TEST_F(SeriesProgram, EmptyCellsOfOtherFilesAreFilledWhereThatIsAskedFor) {
+  train();
+  std::string text = read_file(path("series.csv"));
+  // The last cell of the third line, as that of the second.
+  const auto line = [&](int number) {
+    std::size_t at = 0;
+    for (int i = 1; i < number; ++i) at = text.find('\n', at) + 1;
+    return std::pair(at, text.find('\n', at));
+  };
+  const auto [first, first_end] = line(2);
+  const std::string last =
+      text.substr(text.rfind(',', first_end) + 1, first_end - text.rfind(',', first_end) - 1);
+  const auto [third, third_end] = line(3);
+  const std::size_t comma = text.rfind(',', third_end);
+  std::string filled = text, gap = text;
+  filled.replace(comma + 1, third_end - comma - 1, last);
+  gap.erase(comma + 1, third_end - comma - 1);
+  folder_.file("filled.csv", filled);
+  folder_.file("gap.csv", gap);
+  for (const Strings& command : {Strings{"score"}, Strings{"forecast"}, Strings{"evaluate"}}) {
+    const auto result = [&](const std::string& file, const Strings& more) {
+      Json json =
+          json_of(succeed(joined(joined(command, {path("run"), "--data", path(file), "--json"}), more)));
+      json.erase("seconds");
+      json.erase("steps_per_second");
+      json.erase("data");
+      return json;
+    };
+    EXPECT_EQ(result("gap.csv", {"--missing", "forward-fill"}), result("filled.csv", {})) << command[0];
+    refuses(failed, joined(command, {path("run"), "--data", path("gap.csv")}),
+            {"--missing forward-fill", "line 3"});
+    refuses(usage, joined(command, {path("run"), "--data", path("gap.csv"), "--missing", "drop"}),
+            {"--missing", "drop"});
+  }
 }
 
 TEST_F(SeriesProgram, DataThatHaveChangedAreWarnedOf) {
@@ -153,6 +190,11 @@ TEST_F(SeriesProgram, ColumnsApartAreEvaluatedForecastAndScoredInTheirUnits) {
   // Row h ahead of the last one differs by 0.01 h.
   const double deviation = columns["deviation"][1].get<double>();
   EXPECT_NEAR(json["columns"][1]["naive_absolute_error"].get<double>(), 0.035 / deviation, 1e-5);
+
+  // Repeating the last step, of four rows: those of rows 5 and 6 once more.
+  EXPECT_NEAR(json["columns"][1]["seasonal_absolute_error"].get<double>(),
+              (4 * 0.04 + 2 * 0.08) / 6 / deviation, 1e-5);
+  EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last step of 4 rows"));
 
   // Another file is normalised by the same rows of the run's own.
   folder_.file("copy.csv", read_file(path("series.csv")));

@@ -130,6 +130,11 @@ TEST_F(CNumbers, StreamsForkAndAreRestored) {
   EXPECT_EQ(position(2), 0);
   ASSERT_EQ(linnet_number_restore(session_, 2, bytes.data(), size), LINNET_OK);
   EXPECT_EQ(position(2), 5);
+  expect_refused(linnet_number_session_resize(session_, 0), LINNET_USAGE, "streams, got 0");
+  ASSERT_EQ(linnet_number_session_resize(session_, 4), LINNET_OK);
+  EXPECT_EQ(position(2), 5);
+  EXPECT_EQ(position(3), 0);
+  ASSERT_EQ(linnet_number_session_resize(session_, 3), LINNET_OK);
   const float same[] = {0.3f, -1, 0.3f, -1, 0.3f, -1};
   ASSERT_EQ(linnet_number_step(session_, same, out.data(), nullptr, 3), LINNET_OK);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(out[i] == out[3 + i] && out[i] == out[6 + i]);
@@ -219,6 +224,7 @@ TEST_F(CNumbers, NullIsRefused) {
   refused(linnet_number_draw(none, 0, 0, 1, numbers, 3));
   refused(linnet_number_draw(own, 0, 0, 1, nullptr, 3));
   refused(linnet_number_fork(none, 0, 0));
+  refused(linnet_number_session_resize(none, 2));
   refused(linnet_number_position(none, 0, &whole));
   refused(linnet_number_position(own, 0, nullptr));
   refused(linnet_number_limit(none, &whole));

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "linnet/error.h"
 #include "linnet/generation.h"
@@ -240,6 +241,44 @@ TEST(NumberSession, AFailedStepLeavesThePredictionsOfStreamsThatHaveNotMoved) {
   EXPECT_EQ(again, mean);
   session.draw(1, 5, drawn_again);
   EXPECT_EQ(drawn_again, drawn);
+}
+
+TEST(NumberSession, KeepsItsStreamsWhereItIsResized) {
+  for (const Family family : {Family::linear, Family::softmax}) {
+    ModelConfig config = forecaster();
+    config.attention.family = family;
+    SCOPED_TRACE(name_of(family));
+    const auto model = Model::random(config, seed);
+    NumberSession session(model, 3, {.threads = 1}), twin(model, 90, {.threads = 1});
+    std::vector<float> in(180), out(180), expected(180);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = std::sin(static_cast<float>(i));
+    const std::vector<std::int64_t> three = {0, 1, 2};
+    const auto step = [&](std::span<const std::int64_t> streams) {
+      const std::size_t count = 2 * streams.size();
+      session.step(std::span(in).first(count), std::span(out).first(count), streams);
+      twin.step(std::span(in).first(count), std::span(expected).first(count), streams);
+      EXPECT_TRUE(same_bits(std::span(out).first(count), std::span(expected).first(count)));
+    };
+    step(three);
+    session.resize(90);  // more than a block of streams
+    EXPECT_EQ(session.streams(), 90);
+    float mean[2], scale[2], freedom[2], of_twin[2];
+    session.densities(1, mean, scale, freedom);  // the last prediction is kept
+    twin.densities(1, of_twin, scale, freedom);
+    EXPECT_TRUE(same_bits(std::span(mean), std::span(of_twin)));
+    std::vector<std::int64_t> all(90);
+    std::iota(all.begin(), all.end(), 0);
+    step(all);
+    EXPECT_EQ(session.position(2), 2);
+    EXPECT_EQ(session.position(89), 1);
+    session.resize(2);
+    step(std::span(three).first(2));
+    EXPECT_EQ(session.save(1), twin.save(1));
+    EXPECT_THROW(session.position(2), UsageError);
+    for (const std::int64_t count : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1} << 21})
+      EXPECT_THROW(session.resize(count), UsageError);
+    step(std::span(three).first(2));
+  }
 }
 
 TEST(NumberSession, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {

@@ -65,6 +65,8 @@ std::vector<std::uint64_t> bits_of(const Evaluation& e) {
                                  e.absolute_error,
                                  e.naive_squared_error,
                                  e.naive_absolute_error,
+                                 e.seasonal_squared_error,
+                                 e.seasonal_absolute_error,
                                  e.exact,
                                  e.non_positive,
                                  e.token_bits,

@@ -116,7 +116,7 @@ def linear(q, k, v, visible, options: dict, decay=None, initial=None):
         weights = weights * decay[None, :, None, None] ** distance
     numerator = torch.einsum("bhij,bjhm->bihm", weights, v)
     denominator = weights.sum(-1).transpose(1, 2)[..., None]
-    kept = torch.ones_like(phi_k[:, :, 0, 0]) if visible is None else visible.any(1).to(phi_k)
+    kept = visible.any(1).to(phi_k)
     if initial is not None:
         features, value_dim = phi_q.shape[-1], v.shape[-1]
         size = heads * features * value_dim

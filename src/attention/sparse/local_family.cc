@@ -28,7 +28,7 @@ void configure(AttentionOptions& options, const AttentionConfig& config, const L
 const FamilyEntry local_family = {
     .info = {.family = Family::local,
              .name = "local",
-             .masks = "every mask except boolean masks",
+             .masks = "every mask except boolean masks, for as many queries as keys",
              .recurrent = true,
              .cost = "2 (E + M) per key in the window",
              .training = "8 E + 6 M per key in the window",
