@@ -148,7 +148,7 @@ ImageDataset::ImageDataset(std::vector<std::uint8_t> pixels, std::vector<std::in
 std::unique_ptr<ImageDataset> ImageDataset::take_last(std::int64_t count) {
   assert(count >= 1 && count < size());
   const auto taken_from = [](auto& all, std::int64_t numbers) {
-    const std::remove_reference_t<decltype(all)> taken(all.end() - numbers, all.end());
+    std::remove_reference_t<decltype(all)> taken(all.end() - numbers, all.end());
     all.erase(all.end() - numbers, all.end());
     return taken;
   };

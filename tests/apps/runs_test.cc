@@ -505,6 +505,13 @@ TEST_F(Curves, EveryAxisHasFourLabelsOrMore) {
   }
 }
 
+TEST_F(Curves, LabelsWriteTheNumbersAsTheyAre) {
+  const Axes axes = Axes::of(drawn({run("run", losses(5, 1.66, 1.55))}));
+  const std::set<std::string> labels(axes.up.begin(), axes.up.end());
+  for (const char* label : {"1.55", "1.575", "1.6", "1.625"}) EXPECT_TRUE(labels.contains(label)) << label;
+  EXPECT_FALSE(labels.contains("1.58"));
+}
+
 TEST_F(Curves, TheExtensionDecidesTheFormat) {
   const std::string whole = run("whole", losses(40, 8, 0.1)), png = path("losses.png");
   refuses(usage, {"plot", whole, "--out", path("losses.jpg")}, {"losses.jpg", ".svg", ".png"});

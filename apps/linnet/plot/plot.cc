@@ -151,9 +151,10 @@ class Panel {
     for (const Chart::Line& line : chart.lines)
       if (!line.points.empty()) lines_.push_back(&line);
     // Faint lines lie beneath the others, which alone have names.
-    const auto named = std::ranges::stable_partition(lines_, &Chart::Line::faint);
-    unnamed_ = lines_.size() - named.size();
-    for (const Chart::Line* line : named) {
+    const auto named = std::stable_partition(lines_.begin(), lines_.end(),
+                                             [](const Chart::Line* line) { return line->faint; });
+    unnamed_ = static_cast<std::size_t>(named - lines_.begin());
+    for (const Chart::Line* line : std::span(named, lines_.end())) {
       names_.push_back(without_middle(line->name));
       end_width_ = std::max(end_width_, text_width(names_.back()) + 16);
     }
