@@ -106,7 +106,7 @@ const char* end_of(const TextPlan& plan, std::int64_t left) {
 /// With --json, and with --out, standard output is not for the text.
 bool shows_texts(const Texts& wanted) { return wanted.out.empty() && !wanted.json; }
 
-/// Texts that are drawn at the same time: those from `first` on, a stream of the session each.
+/// The texts of a share, which are drawn at the same time, a stream of the session each.
 class TextsTogether {
  public:
   TextsTogether(const std::shared_ptr<const Model>& model, const TokenText& text, const TextPlan& plan,
