@@ -330,7 +330,10 @@ def test_series_are_opened_with_settings(tmp_path):
     lines = path.read_text().splitlines(keepends=True)
     (tmp_path / "test.csv").write_text("".join(lines[:40]))
     test = linnet.Dataset.open(path, result.model, split="test", settings={**columns, "data.test": str(tmp_path / "test.csv")})
-    assert len(test) < len(linnet.Dataset.open(path, result.model, split="test", settings=columns))
+    behind = linnet.Dataset.open(path, result.model, split="test", settings=columns)
+    assert len(test) < len(behind)
+    # With data.split the part behind it, otherwise all of the file.
+    assert len(behind) < len(linnet.Dataset.open(path, result.model, split="test"))
     for settings, words in (
         ({"data.path": str(path)}, "got data.path"),
         ({"data.kind": "text"}, "got data.kind"),

@@ -48,6 +48,15 @@ class Proteins : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(Proteins, ThatAreNucleotidesAreWarnedOf) {
+  const Strings one = {"--set", "training.steps=1"};
+  EXPECT_EQ(succeed(train("run", one)).err.find("DNA"), std::string::npos);
+  std::string dna;
+  for (int i = 0; i < 20; ++i) dna += ">gene\nACGTTGCANACGT\n";
+  folder_.file("proteins.fasta", dna);
+  EXPECT_THAT(succeed(train("dna", one)).err, HasSubstr("warning: the sequences look like DNA or RNA"));
+}
+
 TEST_F(Proteins, AreLearntAndEvaluatedUnderEveryFamilyThatSeesAll) {
   for (const char* family : {"linear", "softmax", "kernel", "local", "linformer", "lsh"}) {
     SCOPED_TRACE(family);

@@ -532,7 +532,9 @@ TEST(SoundProgram, IsContinuedFromSamplesAndFromCodes) {
     succeed({"generate", path("run"), "--prompt-file", clean, "--length", "1001", "--out", path("next.wav")});
     // 16 bits a sample behind a header of 44 bytes.
     EXPECT_EQ(read_file(path("next.wav")).size(), 44u + 2 * 1001);
-    refuses(usage, {"generate", path("run"), "--out", path("next.wav")}, {});
+    refuses(usage, {"generate", path("run"), "--out", path("next.wav")}, {"--prompt-file with the sound"});
+    if (settings.size() == 2 && settings[0] == "data.sound=mu-law")  // whose codes are no text
+      refuses(usage, {"generate", path("run"), "--length", "9"}, {"model of sound", "--prompt-file"});
     folder.file("no.wav", "no sound");
     refuses(failed, {"generate", path("run"), "--prompt-file", path("no.wav"), "--out", path("next.wav")},
             {"no.wav"});
