@@ -31,6 +31,12 @@ std::vector<std::vector<std::size_t>> groups_by_seeds(const std::vector<RunSetti
   return groups;
 }
 
+std::vector<std::vector<std::size_t>> groups_of_one(std::size_t runs) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < runs; ++i) groups.push_back({i});
+  return groups;
+}
+
 std::vector<std::string> differences(const std::vector<RunSettings>& runs,
                                      const std::vector<std::vector<std::size_t>>& groups) {
   const bool repeated = std::ranges::any_of(groups, [](const auto& group) { return group.size() > 1; });

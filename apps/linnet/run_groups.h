@@ -17,6 +17,9 @@ RunSettings settings_of(const RunConfig& config);
 /// groups are in the order of their first runs, and hold the places of the runs, in order.
 std::vector<std::vector<std::size_t>> groups_by_seeds(const std::vector<RunSettings>& runs);
 
+/// Groups of one run each.
+std::vector<std::vector<std::size_t>> groups_of_one(std::size_t runs);
+
 /// Of every group the settings in which it differs from another one, as "key=value" of its first run with
 /// blanks between, in the order of the keys. The seeds count where every group is one run.
 std::vector<std::string> differences(const std::vector<RunSettings>& runs,

@@ -223,11 +223,8 @@ void run(const Arguments& arguments) {
   }
   std::vector<RunSettings> settings;
   for (const KnownRun& run : runs) settings.push_back(run.settings);
-  std::vector<std::vector<std::size_t>> groups;
-  if (arguments.seeds)
-    groups = groups_by_seeds(settings);
-  else
-    for (std::size_t i = 0; i < runs.size(); ++i) groups.push_back({i});
+  const std::vector<std::vector<std::size_t>> groups =
+      arguments.seeds ? groups_by_seeds(settings) : groups_of_one(runs.size());
   const std::vector<std::string> differing =
       arguments.differences ? differences(settings, groups) : std::vector<std::string>();
 

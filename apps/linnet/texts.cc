@@ -95,8 +95,8 @@ TokenText::Stream text_behind(const TokenText& text, const TextPlan& plan, std::
   return rest;
 }
 
-/// Whether text `i` has come to its end by what was drawn.
-bool ends(const DrawnTexts& drawn, std::size_t i) { return drawn.left[i] == 0 && !drawn.tokens[i].empty(); }
+/// Whether a text has come to its end by what was drawn.
+bool ends(std::int64_t left, const std::vector<std::int32_t>& tokens) { return left == 0 && !tokens.empty(); }
 
 /// A single text that is to go on has no end yet.
 const char* end_of(const TextPlan& plan, std::int64_t left) {
@@ -150,7 +150,7 @@ class TextsTogether {
       left_[i] -= std::ssize(tokens_[i]);
       if (!shown) continue;
       if (i > 0) fmt::print("{}{}", plan_.prompt, waiting[i]);
-      if (left_[i] == 0 && !tokens_[i].empty()) fmt::print("{}", text_[i].finish());
+      if (ends(left_[i], tokens_[i])) fmt::print("{}", text_[i].finish());
       fmt::print("{}", end_of(plan_, left_[i]));
     }
   }
@@ -218,7 +218,7 @@ WrittenTexts draw_on_ranks(const std::shared_ptr<const Model>& model, const Toke
     TokenText::Stream rest = text_behind(text, plan, i);
     std::string one = plan.prompt;
     for (const std::int32_t token : drawn.tokens[i]) one += rest.add(token);
-    if (ends(drawn, i)) one += rest.finish();
+    if (ends(drawn.left[i], drawn.tokens[i])) one += rest.finish();
     const char* end = end_of(plan, drawn.left[i]);
     written.together += one + end;
     if (shown && static_cast<std::int64_t>(i) >= share.end) fmt::print("{}{}", one, end);

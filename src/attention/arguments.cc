@@ -12,24 +12,6 @@ namespace linnet {
 namespace {
 
 template <class V>
-const void* memory_of(const V& view) {
-  if constexpr (requires { view.data(); })
-    return view.data();
-  else
-    return view.dtype() == DType::f32 ? static_cast<const void*>(view.template at<float>())
-                                      : view.template at<bf16>();
-}
-
-template <class V>
-void expect_memory(const char* operation, const char* name, const V& view) {
-  const auto shape = view.shape();
-  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; }))
-    fail(operation, "expected {} with extents of at least 0, got {}", name, to_string(shape));
-  if (memory_of(view) == nullptr && std::ranges::find(shape, 0) == shape.end())
-    fail(operation, "expected memory for {} {}, got a null pointer", name, to_string(shape));
-}
-
-template <class V>
 void expect_rank(const char* operation, const char* name, const V& view, int rank, const char* layout) {
   if (view.rank() != rank)
     fail(operation, "expected {} to be {}, got {}", name, layout, to_string(view.shape()));
@@ -239,14 +221,14 @@ void check_make_state(const char* operation, std::int64_t slots, const HeadShape
                       std::int64_t capacity) {
   if (slots < 0) fail(operation, "expected at least 0 slots, got {}", slots);
   if (capacity < 0) fail(operation, "expected a capacity of at least 0 tokens, got {}", capacity);
-  expect_some(operation, "a number of heads", shape.heads);
-  expect_some(operation, "a head size", shape.head_dim);
-  expect_some(operation, "a value size", shape.value_dim);
   // Products and sums of them are whole numbers of 64 bits.
   constexpr std::int64_t most = std::int64_t{1} << 31;
-  for (const auto& [what, size] : {std::pair("heads", shape.heads), std::pair("a head size", shape.head_dim),
-                                   std::pair("a value size", shape.value_dim)})
+  for (const auto& [what, size] :
+       {std::pair("a number of heads", shape.heads), std::pair("a head size", shape.head_dim),
+        std::pair("a value size", shape.value_dim)}) {
+    expect_some(operation, what, size);
     if (size > most) fail(operation, "expected {} of at most 2^31, got {}", what, size);
+  }
 }
 
 AttentionSizes check_reference(const char* operation, View<const double> out, const ReferenceInputs& inputs) {

@@ -39,6 +39,25 @@ AttentionSizes check_backward(const char* operation, const AttentionGradients& g
                               ConstFloatView grad_out, const AttentionInputs& inputs, ConstFloatView out,
                               View<const float> normaliser, bool takes_state_alone = false);
 
+template <class V>
+const void* memory_of(const V& view) {
+  if constexpr (requires { view.data(); })
+    return view.data();
+  else
+    return view.dtype() == DType::f32 ? static_cast<const void*>(view.template at<float>())
+                                      : view.template at<bf16>();
+}
+
+/// Throws for a view with a negative extent, and for one of elements without memory.
+template <class V>
+void expect_memory(const char* operation, const char* name, const V& view) {
+  const auto shape = view.shape();
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; }))
+    fail(operation, "expected {} with extents of at least 0, got {}", name, to_string(shape));
+  if (memory_of(view) == nullptr && std::ranges::find(shape, 0) == shape.end())
+    fail(operation, "expected memory for {} {}, got a null pointer", name, to_string(shape));
+}
+
 /// Throws unless the gradient of a state, where given, is [B, G] with G at least what slot b needs,
 /// `floats(b)`. `which` is "the gradient of the final state", say.
 template <class Floats>
@@ -50,8 +69,7 @@ void check_state_gradient(const char* operation, const char* which, View<const f
   if (gradient.rank() != 2 || gradient.extent(0) != batch || gradient.extent(1) < needed)
     fail(operation, "expected {} [{}, at least {}], got {}", which, batch, needed,
          to_string(gradient.shape()));
-  if (gradient.size() > 0 && gradient.data() == nullptr)
-    fail(operation, "expected memory for {} {}, got a null pointer", which, to_string(gradient.shape()));
+  expect_memory(operation, which, gradient);
 }
 
 /// Throws where there is a decay, in a family without one. For View<const float> and View<const double>.

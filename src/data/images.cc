@@ -101,10 +101,10 @@ Datasets open_with_test_files(const DataOptions& options, const Parts& parts,
       if (options.held_out >= training->size())
         fail<UsageError>("data", "{}: expected data.held_out of less than the {} images for training, got {}",
                          options.path, training->size(), options.held_out);
-      datasets.validation = training->take_last(options.held_out);
+      std::unique_ptr<ImageDataset> held_out = training->take_last(options.held_out);
+      if (parts.validation) datasets.validation = std::move(held_out);
     }
     if (parts.training) datasets.training = std::move(training);
-    if (!parts.validation) datasets.validation = nullptr;
   }
   if (parts.validation && !holds_out) datasets.validation = read_test();
   if (parts.test && (holds_out || !parts.validation)) datasets.test = read_test();

@@ -64,21 +64,6 @@ std::span<std::int32_t> find_nucleus(std::span<const float> logits, std::span<co
   return {order.begin(), begin + 1};
 }
 
-/// The token at `u` of the nucleus, in the order of tokens.
-std::int32_t draw_from_nucleus(std::span<std::int32_t> nucleus, std::span<const float> shares, float u) {
-  std::sort(nucleus.begin(), nucleus.end());
-  double total = 0;
-  for (const std::int32_t token : nucleus) total += shares[token];
-  double rest = u * total;
-  std::int32_t last = nucleus.front();  // the parts may end before u by rounding
-  for (const std::int32_t token : nucleus) {
-    rest -= shares[token];
-    if (rest < 0) return token;
-    if (shares[token] > 0) last = token;
-  }
-  return last;
-}
-
 }  // namespace
 
 void SamplingOptions::check() const {
@@ -104,9 +89,9 @@ std::int32_t Sampler::sample(Context& context, View<const float> parameters, con
   const float u1 = random.uniform(index), u2 = random.uniform(index + 1);
   const std::int64_t vocabulary = head_.vocabulary();
   const bool all_tokens = options.top_k >= vocabulary && options.top_p == 1;
-  const bool as_they_are = all_tokens && options.temperature == 1;
   Memory memory(context, head_);
-  if (as_they_are && change == nullptr) return head_.sample(context, parameters, u1, u2, memory.logits);
+  if (all_tokens && options.temperature == 1 && change == nullptr)
+    return head_.sample(context, parameters, u1, u2, memory.logits);
 
   const std::span<float> logits = memory.logits.first(static_cast<std::size_t>(vocabulary));
   const View<float> view(logits.data(), {vocabulary});
@@ -117,12 +102,14 @@ std::int32_t Sampler::sample(Context& context, View<const float> parameters, con
   const std::span<float> shares = memory.shares;
   const double largest = *std::max_element(logits.begin(), logits.end());
   for (std::size_t i = 0; i < logits.size(); ++i)
-    shares[i] = as_they_are ? logits[i] : static_cast<float>((logits[i] - largest) / options.temperature);
+    shares[i] = static_cast<float>((logits[i] - largest) / options.temperature);
   if (all_tokens)
     return static_cast<std::int32_t>(draw_from_logits(context, shares.data(), vocabulary, u1, shares));
   const View<float> row(shares.data(), {1, vocabulary});
   kernels::softmax_rows(context, row, row);
-  return draw_from_nucleus(find_nucleus(logits, shares, memory.order, options), shares, u1);
+  const std::span<std::int32_t> nucleus = find_nucleus(logits, shares, memory.order, options);
+  std::sort(nucleus.begin(), nucleus.end());  // the draw is in the order of tokens
+  return nucleus[index_at(u1, std::ssize(nucleus), [&](std::int64_t i) { return shares[nucleus[i]]; })];
 }
 
 float Sampler::log_probability(Context& context, View<const float> parameters, std::int32_t token) const {

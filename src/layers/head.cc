@@ -79,15 +79,7 @@ std::int64_t draw_from_logits(Context& context, const float* logits, std::int64_
   const std::span<float> shares = workspace.first(static_cast<std::size_t>(count));
   kernels::softmax_rows(context, View<float>(shares.data(), {1, count}),
                         View<const float>(logits, {1, count}));
-  double rest = u * std::accumulate(shares.begin(), shares.end(), 0.0);  // 1 up to rounding
-  std::int64_t last = 0;  // the parts may end before u by rounding
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double share = shares[static_cast<std::size_t>(i)];
-    rest -= share;
-    if (rest < 0) return i;
-    if (share > 0) last = i;
-  }
-  return last;
+  return index_at(u, count, [&](std::int64_t i) { return shares[static_cast<std::size_t>(i)]; });
 }
 
 template <class Body>

@@ -10,6 +10,22 @@
 
 namespace linnet {
 
+/// The index of the share that `u` of the sum of `share_of(0)` … `share_of(count − 1)` falls into.
+template <class Share>
+std::int64_t index_at(float u, std::int64_t count, const Share& share_of) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += share_of(i);
+  double rest = u * sum;
+  std::int64_t last = 0;  // the shares may end before u by rounding
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double share = share_of(i);
+    rest -= share;
+    if (rest < 0) return i;
+    if (share > 0) last = i;
+  }
+  return last;
+}
+
 /// Index drawn with the probabilities softmax(logits [count]): the part of [0, 1) that u falls into.
 /// `workspace`, at least [count], is written over, and may be the memory of the logits.
 std::int64_t draw_from_logits(Context& context, const float* logits, std::int64_t count, float u,

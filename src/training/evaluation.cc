@@ -44,14 +44,14 @@ std::vector<std::int32_t> most_probable(Context& context, const OutputHead& head
 /// numbers.
 class ErrorSums {
  public:
-  /// In this order; NaN where there is no last number or step.
+  /// In this order; of the others NaN where there is no last number or step.
   using Errors = std::array<double, 3>;
 
   explicit ErrorSums(Tally& tally) : tally_(&tally), sums_(tally.add_sums(6)), counts_(tally.add_counts(3)) {}
 
   void add(const Errors& errors) const {
     for (std::size_t i = 0; i < errors.size(); ++i) {
-      if (std::isnan(errors[i])) continue;
+      if (i > 0 && std::isnan(errors[i])) continue;
       tally_->add(sums_ + 2 * i, errors[i] * errors[i]);
       tally_->add(sums_ + 2 * i + 1, std::abs(errors[i]));
       tally_->count(counts_ + i);

@@ -12,6 +12,7 @@
 
 #include "apps/program.h"
 #include "apps/refusal.h"
+#include "apps/sequence_runs.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/temporary_folder.h"
@@ -185,6 +186,48 @@ TEST(SoundBench, StreamsOfNumbersAreStepped) {
   EXPECT_LE(row["step_us"]["p999"], row["step_us"]["max"]);
   EXPECT_GT(row["state_bytes_per_stream"].get<std::int64_t>(), 0);
   refuses(usage, command, {"--real-time"});
+}
+
+TEST(SoundProgram, IsContinuedFromSamplesAndFromCodes) {
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  succeed({"data", "instruments", "--out", path("band"), "--seconds", "2", "--test", "1", "--rate", "8000"});
+  const std::string clean = path("band/clean.wav");
+  for (const Strings& settings :
+       {Strings{"data.patch=4", "model.relative=true"}, Strings{"data.sound=mu-law", "data.levels=64"}}) {
+    folder.file("sound.toml",
+                "[data]\nkind = \"sound\"\nlength = 32\n[model]\npositions = \"none\"\n"
+                "[training]\nsteps = 5\n");
+    succeed(
+        joined(joined({"train", path("sound.toml"), "--data", clean, "--out", path("run")}, tiny), settings));
+    succeed({"generate", path("run"), "--prompt-file", clean, "--length", "1001", "--out", path("next.wav")});
+    // 16 bits a sample behind a header of 44 bytes.
+    EXPECT_EQ(read_file(path("next.wav")).size(), 44u + 2 * 1001);
+    refuses(usage, {"generate", path("run"), "--out", path("next.wav")}, {"--prompt-file with the sound"});
+    if (settings.size() == 2 && settings[0] == "data.sound=mu-law")  // whose codes are no text
+      refuses(usage, {"generate", path("run"), "--length", "9"}, {"model of sound", "--prompt-file"});
+    folder.file("no.wav", "no sound");
+    refuses(failed, {"generate", path("run"), "--prompt-file", path("no.wav"), "--out", path("next.wav")},
+            {"no.wav"});
+    std::filesystem::remove_all(path("run"));
+  }
+}
+
+TEST(SoundProgram, FiltersAreEvaluatedOnOtherFiles) {
+  const TemporaryFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  succeed({"data", "instruments", "--out", path("band"), "--seconds", "4", "--test", "1", "--rate", "8000"});
+  folder.file("filter.toml",
+              "[data]\nkind = \"sound\"\nlength = 32\npatch = 8\n[model]\npositions = \"none\"\n"
+              "objective = \"same-step\"\nrelative = true\nvalue_head = \"squared-error\"\n"
+              "[training]\nsteps = 40\nlearning_rate = 1e-2\n");
+  succeed(joined({"train", path("filter.toml"), "--data", path("band/noisy.wav"), "--out", path("run")},
+                 joined(tiny, {"data.target=" + path("band/clean.wav")})));
+  const Strings other = {"evaluate", path("run"), "--data", path("band/noisy-test.wav"), "--split", "test"};
+  const Json json = json_of(succeed(joined(other, {"--target", path("band/clean-test.wav"), "--json"})));
+  EXPECT_NEAR(json["input_signal_to_noise"].get<double>(), 6, 0.3);
+  EXPECT_GT(json["signal_to_noise"].get<double>(), json["input_signal_to_noise"].get<double>());
+  refuses(usage, other, {"--target"});
 }
 
 }  // namespace

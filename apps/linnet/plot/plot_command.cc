@@ -154,17 +154,15 @@ class LossUnits {
 /// The places of the runs that are one line: with --seeds of those that repeat each other.
 std::vector<std::vector<std::size_t>> groups_of(const Arguments& arguments,
                                                 const std::vector<MetricsFile>& metrics) {
+  if (!arguments.seeds) return groups_of_one(metrics.size());
   std::vector<RunSettings> settings;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     const std::optional<RunConfig> config = config_of_run(arguments.runs[i], metrics[i]);
-    if (!config && arguments.seeds)
+    if (!config)
       fail<UsageError>("plot", "expected runs with settings for --seeds, got {}", arguments.runs[i]);
-    settings.push_back(config ? settings_of(*config) : RunSettings());
+    settings.push_back(settings_of(*config));
   }
-  if (arguments.seeds) return groups_by_seeds(settings);
-  std::vector<std::vector<std::size_t>> groups;
-  for (std::size_t i = 0; i < metrics.size(); ++i) groups.push_back({i});
-  return groups;
+  return groups_by_seeds(settings);
 }
 
 void run(const Arguments& arguments) {

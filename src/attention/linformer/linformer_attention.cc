@@ -28,8 +28,7 @@ void check_linformer(const char* operation, const Mask& mask, View<const T> key_
            projection.extent(1));
     if (projection.extent(2) < keys)
       fail(operation, "expected at most {} keys, the length of {}, got {}", projection.extent(2), name, keys);
-    if (projection.data() == nullptr)
-      fail(operation, "expected memory for {} {}, got a null pointer", name, to_string(projection.shape()));
+    expect_memory(operation, name, projection);
   };
   check("key_projection", key_projection);
   check("value_projection", value_projection);

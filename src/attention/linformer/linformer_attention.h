@@ -36,12 +36,11 @@ void check_linformer(const char* operation, const Mask& mask, View<const T> key_
 template <class Gradients, class Inputs>
 void check_projection_gradients(const char* operation, const Gradients& gradients, const Inputs& inputs) {
   const auto check = [&](const char* name, const auto& gradient, const auto& projection) {
-    if (gradient.rank() != 0 && !std::ranges::equal(gradient.shape(), projection.shape()))
+    if (gradient.rank() == 0) return;
+    if (!std::ranges::equal(gradient.shape(), projection.shape()))
       fail(operation, "expected the gradient of {} {}, got {}", name, to_string(projection.shape()),
            to_string(gradient.shape()));
-    if (gradient.rank() != 0 && gradient.data() == nullptr)
-      fail(operation, "expected memory for the gradient of {} {}, got a null pointer", name,
-           to_string(gradient.shape()));
+    expect_memory(operation, fmt::format("the gradient of {}", name).c_str(), gradient);
   };
   check("key_projection", gradients.key_projection, inputs.key_projection);
   check("value_projection", gradients.value_projection, inputs.value_projection);
