@@ -248,7 +248,7 @@ void run(const Arguments& arguments) {
                                      "mean of best bits", "deviation", "least",      "most"}
           : std::vector<std::string>{"name",      "attention", "parameters", "step", "best bits",
                                      "last bits", "tokens/s",  "time",       "state"};
-  if (arguments.differences) columns.push_back("differences");
+  if (arguments.differences) columns.emplace_back("differences");
   if (arguments.json)
     print_json(rows);
   else if (table.empty())
