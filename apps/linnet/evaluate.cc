@@ -126,6 +126,7 @@ Json errors_of_columns(const Evaluation& result, const std::vector<std::string>&
   for (std::size_t i = 0; i < result.column_errors.size() && names.size() > 1; ++i) {
     rows.push_back(json_of(result.column_errors[i]));
     rows.back()["column"] = names[i];
+    rows.back()["deviation"] = result.column_deviations[i];
   }
   return rows;
 }
@@ -158,11 +159,14 @@ void print_errors(Json rows, const char* name) {
   if (rows.empty()) return;
   for (Json& row : rows)
     for (auto& [key, value] : row.items())
-      if (value.is_number()) value = fmt::format("{:.4f}", value.get<double>());
+      if (key == "deviation")
+        value = fmt::format("{:.4g}", value.get<double>());
+      else if (value.is_number())
+        value = fmt::format("{:.4f}", value.get<double>());
   std::vector<std::string> keys = {name, "squared_error", "absolute_error", "naive_squared_error",
                                    "naive_absolute_error"};
-  for (const char* seasonal : {"seasonal_squared_error", "seasonal_absolute_error"})
-    if (rows[0].contains(seasonal)) keys.emplace_back(seasonal);
+  for (const char* more : {"seasonal_squared_error", "seasonal_absolute_error", "deviation"})
+    if (rows[0].contains(more)) keys.emplace_back(more);
   print_table(rows, keys);
 }
 
@@ -219,6 +223,8 @@ void print_measures(const Model& model, const Evaluation& result, const std::vec
   if (!std::isnan(result.seasonal_squared_error))
     fmt::print("repeating the last step of {} rows: squared error {:.4f}, absolute error {:.4f}\n",
                config.patch, result.seasonal_squared_error, result.seasonal_absolute_error);
+  if (result.column_deviations.size() == 1)
+    fmt::print("a deviation is {:.4g} in the units of the data\n", result.column_deviations[0]);
   print_errors(errors_of_rows(result), "rows");
   print_errors(errors_of_columns(result, columns), "column");
 }
@@ -238,6 +244,7 @@ void add_measures(Json& json, const Model& model, const Evaluation& result,
     json["seasonal_absolute_error"] = result.seasonal_absolute_error;
     if (const Json rows = errors_of_rows(result); !rows.empty()) json["rows"] = rows;
     if (const Json each = errors_of_columns(result, columns); !each.empty()) json["columns"] = each;
+    if (result.column_deviations.size() == 1) json["deviation"] = result.column_deviations[0];
     json["input_signal_to_noise"] = result.input_signal_to_noise;
     json["signal_to_noise"] = result.signal_to_noise;
   }

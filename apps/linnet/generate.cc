@@ -34,6 +34,7 @@ struct Arguments {
   std::int64_t steps = std::numeric_limits<std::int64_t>::max();
   std::vector<std::string> named_labels;  ///< numbers or names, as they were given
   std::vector<std::int64_t> labels;       ///< the same as numbers
+  std::vector<std::string> stop;
   SamplingOptions sampling;
   std::int64_t first_pitch = Pieces{}.first_pitch;
   double tempo = Pieces{}.tempo;
@@ -66,7 +67,7 @@ void refuse(const Arguments& arguments, std::initializer_list<std::string_view> 
 }
 
 void check_picture_options(const Arguments& arguments) {
-  refuse(arguments, {"--prompt", "--prompt-file", "--length", "--first-pitch", "--beats"},
+  refuse(arguments, {"--prompt", "--prompt-file", "--length", "--stop", "--first-pitch", "--beats"},
          "for a model of pictures");
   if (const std::string extension = extension_of(arguments.out); !extension.empty() && extension != ".png")
     fail<UsageError>("generate", "expected --out FILE.png for pictures, got {}", arguments.out);
@@ -167,6 +168,7 @@ void write_text(const std::shared_ptr<const Model>& model, const Arguments& argu
                .labels = arguments.labels,
                .sampling = arguments.sampling,
                .session = session_options(arguments),
+               .stop = arguments.stop,
                .residues = writes_residues(model->config(), arguments.model),
                .json = arguments.json},
               ranks);
@@ -177,7 +179,8 @@ void draw_pieces(const std::shared_ptr<const Model>& model, const Arguments& arg
   if (arguments.labels.size() > 1)
     fail<UsageError>("generate", "expected one --label for sequences of several fields, got {}",
                      arguments.labels.size());
-  refuse(arguments, {"--prompt", "--complete", "--columns", "--states", "--save-states", "--no-cache"},
+  refuse(arguments,
+         {"--prompt", "--complete", "--columns", "--states", "--save-states", "--stop", "--no-cache"},
          "for a model of several fields");
   // A file of tokens has no pitches, and a picture no tempo.
   if (const std::string extension = extension_of(arguments.out); extension == ".safetensors")
@@ -218,7 +221,7 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
                      "expected --source or --source-file for an encoder–decoder model, got neither");
   refuse(arguments,
          {"--prompt", "--prompt-file", "--complete", "--columns", "--count", "--label", "--states",
-          "--save-states", "--first-pitch", "--beats", "--no-cache"},
+          "--save-states", "--stop", "--first-pitch", "--beats", "--no-cache"},
          "with --source");
   write_answers(model,
                 {.source = arguments.source,
@@ -236,7 +239,7 @@ void answer(const std::shared_ptr<const Model>& model, const Arguments& argument
 void continue_numbers(const std::shared_ptr<const Model>& model, const Arguments& arguments) {
   refuse(arguments,
          {"--prompt", "--complete", "--columns", "--count", "--label", "--states", "--save-states",
-          "--streams", "--first-pitch", "--beats", "--no-cache"},
+          "--streams", "--stop", "--first-pitch", "--beats", "--no-cache"},
          "for a series or sound");
   const ModelConfig& config = model->config();
   if (config.columns > 0) refuse(arguments, {"--top-k", "--top-p"}, "for real numbers");
@@ -369,6 +372,9 @@ void add_generate(Command& program, Communicator& ranks) {
       "tokens per text, rows of a series, frames of sound; default: model.length tokens, the rows of a "
       "step's prediction, a second")
       .check(whole(1, most_count));
+  Option stop = add("--stop", arguments->stop,
+                    "models of text: end a text before this one occurs in what is written, may be repeated");
+  stop.allow_extra_args(false);
   add("--temperature", arguments->sampling.temperature,
       "below 1: more probable; above 1: more varied; 0: greedy")
       .capture_default_str()
@@ -387,7 +393,7 @@ void add_generate(Command& program, Communicator& ranks) {
   Option steps = command.add_option(
       "--steps", arguments->steps,
       "stop each stream after this number of tokens, to continue with --states; default: at its end");
-  steps.check(whole(1)).needs(save_states);
+  steps.check(whole(1)).needs(save_states).excludes(stop);
   save_states.needs(steps);
   Option states =
       command.add_option("--states", arguments->states,

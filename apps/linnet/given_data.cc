@@ -99,8 +99,10 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     take_form(data, *of_run);
     if (data.kind == "series" || data.kind == "sound") data.split = series_form(*of_run).split;
   }
-  if (const auto columns = of_run ? std::nullopt : RunColumns::read(arguments.model))
-    columns->take_form(data);
+  if (const auto columns = columns_of_model(arguments.model)) {
+    if (!of_run) columns->take_form(data);
+    columns->take_names(data);
+  }
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   if (data.kind == "images") data.channels = config.image_channels;
   if (data.kind == "sound") take_sound(command, data, config, arguments);

@@ -13,6 +13,7 @@
 #include "io/file.h"
 #include "ranks.h"
 #include "report.h"
+#include "stop_texts.h"
 #include "token_text.h"
 
 namespace linnet {
@@ -71,6 +72,7 @@ TextPlan plan_of(const ModelConfig& config, const TokenText& text, const Texts& 
 struct WrittenText {
   std::string text;                  ///< with its prompt
   std::vector<std::int32_t> tokens;  ///< drawn, those of the prompt left out
+  bool stopped = false;              ///< whether one of the words ended it
 };
 
 /// What one rank has drawn, or all of them.
@@ -87,13 +89,25 @@ struct WrittenTexts {
   std::int64_t tokens = 0;           ///< drawn for all
 };
 
-/// The text behind the tokens that text `i` begins with.
-TokenText::Stream text_behind(const TokenText& text, const TextPlan& plan, std::size_t i) {
-  if (!plan.begun.empty()) return text.behind(plan.begun[i].tokens);
-  TokenText::Stream rest = text.behind(plan.tokens);
-  rest.finish();  // the prompt is shown as it is given
-  return rest;
-}
+/// The text behind the tokens that a text begins with.
+class ContinuedText {
+ public:
+  ContinuedText(const TokenText& text, const TextPlan& plan, const Texts& wanted, std::size_t i)
+      : rest_(text.behind(plan.begun.empty() ? plan.tokens : plan.begun[i].tokens)), stop_(wanted.stop) {
+    if (plan.begun.empty()) rest_.finish();  // the prompt is shown as it is given
+  }
+
+  /// What a token adds for certain.
+  std::string add(std::int32_t token) { return stop_.add(rest_.add(token)); }
+  /// What is left at the end of the text.
+  std::string finish() { return stop_.add(rest_.finish()) + stop_.finish(); }
+  bool stopped() const { return stop_.found(); }
+  std::vector<std::int32_t> context() const { return rest_.context(); }
+
+ private:
+  TokenText::Stream rest_;
+  StopTexts stop_;
+};
 
 /// Whether a text has come to its end by what was drawn.
 bool ends(std::int64_t left, const std::vector<std::int32_t>& tokens) { return left == 0 && !tokens.empty(); }
@@ -115,7 +129,7 @@ class TextsTogether {
     for (std::int64_t i = 0; i < share.size(); ++i) {
       const auto place = static_cast<std::size_t>(share.begin + i);
       left_.push_back(begin(i, place));
-      text_.push_back(text_behind(text, plan, place));
+      text_.emplace_back(text, plan, wanted, place);
       tokens_.emplace_back();
     }
   }
@@ -129,7 +143,9 @@ class TextsTogether {
     for (std::int64_t n = 0;; ++n) {
       open.clear();
       for (std::int64_t i = 0; i < session_.streams(); ++i)
-        if (n < std::min(left_[static_cast<std::size_t>(i)], wanted_.steps)) open.push_back(i);
+        if (n < std::min(left_[static_cast<std::size_t>(i)], wanted_.steps) &&
+            !text_[static_cast<std::size_t>(i)].stopped())
+          open.push_back(i);
       if (open.empty()) break;
       drawn.resize(open.size());
       session_.step(drawn, open);
@@ -147,7 +163,7 @@ class TextsTogether {
       }
     }
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      left_[i] -= std::ssize(tokens_[i]);
+      left_[i] = text_[i].stopped() ? 0 : left_[i] - std::ssize(tokens_[i]);
       if (!shown) continue;
       if (i > 0) fmt::print("{}{}", plan_.prompt, waiting[i]);
       if (ends(left_[i], tokens_[i])) fmt::print("{}", text_[i].finish());
@@ -187,7 +203,7 @@ class TextsTogether {
   const TextPlan& plan_;
   const Texts& wanted_;
   Session session_;
-  std::vector<TokenText::Stream> text_;
+  std::vector<ContinuedText> text_;
   std::vector<std::vector<std::int32_t>> tokens_;
   std::vector<std::int64_t> left_;
 };
@@ -215,7 +231,7 @@ WrittenTexts draw_on_ranks(const std::shared_ptr<const Model>& model, const Toke
   WrittenTexts written;
   written.streams = gather_streams(ranks, std::move(drawn.streams));
   for (std::size_t i = 0; i < drawn.tokens.size(); ++i) {
-    TokenText::Stream rest = text_behind(text, plan, i);
+    ContinuedText rest(text, plan, wanted, i);
     std::string one = plan.prompt;
     for (const std::int32_t token : drawn.tokens[i]) one += rest.add(token);
     if (ends(drawn.left[i], drawn.tokens[i])) one += rest.finish();
@@ -223,7 +239,7 @@ WrittenTexts draw_on_ranks(const std::shared_ptr<const Model>& model, const Toke
     written.together += one + end;
     if (shown && static_cast<std::int64_t>(i) >= share.end) fmt::print("{}{}", one, end);
     written.tokens += std::ssize(drawn.tokens[i]);
-    written.texts.push_back({one, std::move(drawn.tokens[i])});
+    written.texts.push_back({one, std::move(drawn.tokens[i]), rest.stopped()});
   }
   return written;
 }
@@ -233,8 +249,11 @@ void report_texts(const Texts& wanted, const WrittenTexts& written, double secon
   Progress().show(fmt::format("{} tokens, {:.0f} tokens/s", written.tokens, rate), true);
   if (!wanted.json) return;
   Json results = Json::array();
-  for (const WrittenText& one : written.texts)
-    results.push_back(Json{{"text", one.text}, {"tokens", one.tokens}});
+  for (const WrittenText& one : written.texts) {
+    Json result = {{"text", one.text}, {"tokens", one.tokens}};
+    if (!wanted.stop.empty()) result["stopped"] = one.stopped;
+    results.push_back(std::move(result));
+  }
   print_json({{"tokens", written.tokens}, {"tokens_per_second", rate}, {"results", results}});
 }
 
@@ -242,6 +261,11 @@ void report_texts(const Texts& wanted, const WrittenTexts& written, double secon
 
 void write_texts(const std::shared_ptr<const Model>& model, const Texts& wanted, Communicator& ranks) {
   const TokenText text(*model, wanted.residues);
+  if (!wanted.stop.empty() && text.numbers())
+    fail<UsageError>("generate",
+                     "expected no --stop for a model whose tokens are written as numbers, got one");
+  if (std::ranges::count(wanted.stop, "") > 0)
+    fail<UsageError>("generate", "expected --stop with a text, got an empty one");
   const TextPlan plan = plan_of(model->config(), text, wanted, ranks);
   const auto start = std::chrono::steady_clock::now();
   const WrittenTexts written = draw_on_ranks(model, text, plan, wanted, ranks);

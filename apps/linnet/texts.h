@@ -23,6 +23,7 @@ struct Texts {
   std::vector<std::int64_t> labels = {};                          ///< of the texts in turn
   SamplingOptions sampling = {};
   Session::Options session = {};
+  std::vector<std::string> stop = {};  ///< a text ends before the first of these
   bool residues = false;  ///< whether tokens are the residues of proteins, and written as their letters
   bool json = false;
 };

@@ -16,8 +16,8 @@
 namespace linnet {
 
 /// What the weights A_ij of out_i = Σ_j A_ij v_j are, over the keys j that the mask shows to query i:
-/// - linear: φ(q_i)·φ(k_j) over its sum + ε, in linear time (Katharopoulos et al. 2020, equations 5 and 6, as
-///   recurrence 10 to 12);
+/// - linear: φ(q_i)·φ(k_j) over its sum + ε, in linear time (Katharopoulos et al. 2020, equations 5 and 6,
+///   causal 9 to 12, as a recurrence 16 to 20);
 /// - softmax: exp(scale q_i·k_j) over its sum (Vaswani et al. 2017, equation 1);
 /// - kernel: sim(q_i, k_j) over its sum + ε, for any similarity (Katharopoulos et al. 2020, equation 3);
 /// - linformer: softmax over the compressed keys E K and values F V (Wang et al. 2020, equation 7);

@@ -127,8 +127,10 @@ LINNET_API std::span<const FeatureMapInfo> feature_map_table();
 ///   et al. 2020, "Masked Language Modeling for Proteins via Linearly Scalable Long-Context Transformers".
 ///   Features have either sign.
 /// - `favor`: exp(w·x − ‖x‖²/2)/√F, and `favor-hyperbolic`: [exp(w·x), exp(−w·x)] exp(−‖x‖²/2)/√F, positive;
-///   Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1. Lemma 2 gives the errors of
-///   both kinds for independent directions. Theorem 2 says that those of orthogonal directions are smaller.
+///   Choromanski et al. 2021, "Rethinking Attention with Performers", lemma 1.
+/// Its lemma 2 gives the errors of favor-sincos, favor and favor-hyperbolic for independent directions; that
+/// of favor-trig is larger by the variance of its phases. Theorem 2 proves smaller ones of orthogonal
+/// directions for `favor` with at most E of them; for the others that is measured (linnet approximate).
 ///
 /// The other maps are (f(w·x) + 0.001)/√F, the generalised attention of the same paper.
 ///

@@ -230,6 +230,8 @@ struct Evaluation {
   /// Of a next-token model that predicts the next rows of its data: of each column of the data, in the order
   /// of `Dataset::column_names`, and of each of the rows that a step predicts, the nearest first.
   std::vector<NumberErrors> column_errors, row_errors;
+  /// Of each of these columns the deviation in the training data, in the units of the data.
+  std::vector<double> column_deviations;
   /// Of a filter, a same-step model with as many targets as columns: the mean square of the targets over that
   /// of the errors, in decibels (10 log₁₀), of the inputs taken as they are and of the model's means.
   /// Infinite without an error, NaN for other models.

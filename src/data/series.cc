@@ -135,11 +135,15 @@ void add_time(Series& series, const std::string& cell, const std::string& column
   if (!time)
     fail("data", "{}: expected a time in column \"{}\" of line {}, as 2016-07-01 12:30:00 or 42, got \"{}\"",
          origin, column, line, shortened(cell));
-  if (series.times.empty())
+  if (series.times.empty()) {
     series.calendar = time->calendar;
-  else if (series.calendar != time->calendar)
+    series.utc = time->utc;
+  } else if (series.calendar != time->calendar || series.utc != time->utc)
     fail("data", "{}: expected {} in column \"{}\", as in the lines before, got \"{}\" in line {}", origin,
-         series.calendar ? "dates" : "integers", column, cell, line);
+         !series.calendar ? "integers"
+         : series.utc     ? "dates with their offset from UTC"
+                          : "dates without an offset",
+         column, cell, line);
   else if (time->value < series.times.back() && series.earlier_line == 0)
     series.earlier_line = line;
   series.times.push_back(time->value);
@@ -415,7 +419,7 @@ void check_options(const DataOptions& options) {
 std::string Series::time_text(std::int64_t row) const {
   const auto count = static_cast<std::int64_t>(times.size());
   const auto at = [&](std::int64_t i) { return times[static_cast<std::size_t>(i)]; };
-  if (row < count) return timestamp_text({at(row), calendar});
+  if (row < count) return timestamp_text({at(row), calendar, utc});
   std::int64_t step = 0, before = 0, time = 0;
   const bool even = count >= 3 && !__builtin_sub_overflow(at(count - 1), at(count - 2), &step) &&
                     !__builtin_sub_overflow(at(count - 2), at(count - 3), &before) && step == before;
@@ -424,7 +428,7 @@ std::string Series::time_text(std::int64_t row) const {
   if (__builtin_mul_overflow(beyond, step, &time) || __builtin_add_overflow(time, at(count - 1), &time))
     fail("data", "expected times that go on within 64 bits, got {} steps of {} after {}", beyond, step,
          at(count - 1));
-  return timestamp_text({time, calendar});
+  return timestamp_text({time, calendar, utc});
 }
 
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {

@@ -25,6 +25,7 @@ struct Series {
   std::vector<float> values;        ///< [rows, columns]
   std::vector<std::int64_t> times;  ///< of the rows, as in Timestamp; empty for a series without times
   bool calendar = false;            ///< whether the times are dates
+  bool utc = false;                 ///< whether they are dates of UTC
   std::int64_t earlier_line = 0;    ///< the first line whose time is earlier than the one before; 0 for none
   std::vector<ColumnRange> ranges;  ///< [columns]
 

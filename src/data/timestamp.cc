@@ -51,8 +51,22 @@ std::optional<std::chrono::microseconds> take_time_of_day(std::string_view& text
       if (digits == 0) return {};
     }
   }
-  if (text.starts_with('Z')) text.remove_prefix(1);
   return time;
+}
+
+/// Takes what says how far a time of day is from UTC; nothing where that is no offset.
+std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
+  if (text == "Z") {
+    text.remove_prefix(1);
+    return std::chrono::minutes(0);
+  }
+  const int sign = text.starts_with('-') ? -1 : 1;
+  const auto hours = take_field(text, "+-", 2);
+  const auto minutes = text.empty()            ? 0
+                       : text.starts_with(':') ? take_field(text, ":", 2)
+                                               : take_digits(text, 2);
+  if (!hours || !minutes || *hours > 23 || *minutes > 59) return {};
+  return sign * (std::chrono::hours(*hours) + std::chrono::minutes(*minutes));
 }
 
 }  // namespace
@@ -71,10 +85,16 @@ std::optional<Timestamp> parse_timestamp(std::string_view text) {
   std::chrono::microseconds time = std::chrono::sys_days(date).time_since_epoch();
   if (!text.empty()) {
     const auto of_day = take_time_of_day(text);
-    if (!of_day || !text.empty()) return {};
+    if (!of_day) return {};
     time += *of_day;
   }
-  return Timestamp{time.count(), true};
+  const bool utc = !text.empty();
+  if (utc) {
+    const auto offset = take_offset(text);
+    if (!offset || !text.empty()) return {};
+    time -= *offset;
+  }
+  return Timestamp{time.count(), true, utc};
 }
 
 std::string timestamp_text(const Timestamp& time) {
@@ -84,7 +104,7 @@ std::string timestamp_text(const Timestamp& time) {
                      rest = time.value - seconds * second;
   const std::string text =
       fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(static_cast<std::time_t>(seconds)));
-  return rest == 0 ? text : fmt::format("{}.{:06}", text, rest);
+  return fmt::format("{}{}{}", text, rest == 0 ? "" : fmt::format(".{:06}", rest), time.utc ? "Z" : "");
 }
 
 }  // namespace linnet

@@ -11,16 +11,18 @@ namespace linnet {
 struct Timestamp {
   std::int64_t value = 0;  ///< the integer, or microseconds since 1970-01-01 00:00:00
   bool calendar = false;   ///< whether it is a date
+  bool utc = false;        ///< whether the date says how far from UTC it is, so that the value is that of UTC
 
   bool operator==(const Timestamp&) const = default;
 };
 
-/// Reads "42", "2016-07-01", "2016-07-01 12:30", "2016-07-01 12:30:05" or "2016-07-01T12:30:05.25"; a 'Z' may
-/// follow a time of day. Nothing for any other text, a date that does not exist, and more than six digits of
-/// a second.
+/// Reads "42", "2016-07-01", "2016-07-01 12:30", "2016-07-01 12:30:05" or "2016-07-01T12:30:05.25". "Z", or
+/// an offset from UTC as "+02:00", "-0330" or "+02", may follow a time of day. Nothing for any other text, a
+/// date that does not exist, and more than six digits of a second.
 std::optional<Timestamp> parse_timestamp(std::string_view text);
 
-/// The integer, or the date as "2016-07-01 12:30:05", with microseconds where it has a fraction of a second.
+/// The integer, or the date as "2016-07-01 12:30:05", with microseconds where it has a fraction of a second
+/// and "Z" where it is of UTC.
 std::string timestamp_text(const Timestamp& time);
 
 }  // namespace linnet

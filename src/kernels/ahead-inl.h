@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <iterator>
 
+#include "base/cache_line.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -39,7 +40,10 @@ class Ahead {
     const auto* first = static_cast<const std::byte*>(data);
     areas_[last_++] = {
         places != nullptr ? first + *places * stride : first, stride, rows, bytes, first, places};
-    lines_ += rows * ((bytes + kLine - 1) / kLine);
+    // Where rows begin at other places of their lines than the first one, at the end of a line at worst.
+    const bool alike = places == nullptr && stride % static_cast<std::ptrdiff_t>(cache_line) == 0;
+    const std::size_t before = alike ? cache_line - to_next_line(address(data)) : cache_line - sizeof(float);
+    lines_ += rows * ((before + bytes + cache_line - 1) / cache_line);
   }
 
   HWY_INLINE void fetch() {
@@ -47,7 +51,7 @@ class Ahead {
     for (; due_ >= fetches_ && first_ < last_; due_ -= fetches_) {
       Area& area = areas_[first_];
       __builtin_prefetch(area.data + column_, 0, 2);
-      column_ += kLine;
+      column_ += to_next_line(address(area.data + column_));
       if (column_ >= area.bytes) {
         column_ = 0;
         if (--area.rows == 0)
@@ -61,7 +65,7 @@ class Ahead {
   }
 
  private:
-  static constexpr std::size_t kLine = 64;  // bytes of a cache line
+  static std::uintptr_t address(const void* at) { return reinterpret_cast<std::uintptr_t>(at); }
 
   struct Area {
     const std::byte* data;

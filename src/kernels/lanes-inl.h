@@ -41,36 +41,58 @@ struct WholeVector {
   FloatVector keep(FloatVector v, float) const { return v; }
 };
 
+/// The first `count` lanes, at most all but one, and zeros. Halves of vectors, of their rest and so on: a
+/// whole vector might reach into another line of the cache, which would be waited for, masked or not.
+template <class D>
+HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> load_first(D d, const hwy::HWY_NAMESPACE::TFromD<D>* from,
+                                                 std::size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(d) > 1) {
+    const hn::Half<D> half;
+    const std::size_t lanes = hn::Lanes(half);
+    if (count == lanes) return hn::ZeroExtendVector(d, hn::LoadU(half, from));
+    if (count < lanes) return hn::ZeroExtendVector(d, load_first(half, from, count));
+    return hn::Combine(d, load_first(half, from + lanes, count - lanes), hn::LoadU(half, from));
+  }
+#endif
+  return count == 0 ? hn::Zero(d) : hn::LoadU(d, from);
+}
+
+/// The inverse.
+template <class D>
+HWY_INLINE void store_first(hwy::HWY_NAMESPACE::Vec<D> v, D d, hwy::HWY_NAMESPACE::TFromD<D>* to,
+                            std::size_t count) {
+  namespace hn = hwy::HWY_NAMESPACE;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(d) > 1) {
+    const hn::Half<D> half;
+    const std::size_t lanes = hn::Lanes(half);
+    if (count < lanes) return store_first(hn::LowerHalf(half, v), half, to, count);
+    hn::StoreU(hn::LowerHalf(half, v), half, to);
+    if (count > lanes) store_first(hn::UpperHalf(half, v), half, to + lanes, count - lanes);
+    return;
+  }
+#endif
+  if (count > 0) hn::StoreU(v, d, to);
+}
+
 /// Reads and writes the first `count` lanes, at most all but one; the others read as `other`.
 struct PartOfVector {
   std::size_t count;
 
-  FloatVector load(const float* from, float other = 0) const {
-    const FloatTag d;
-    HWY_ALIGN float lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];
-    for (float& lane : lanes) lane = other;
-    std::memcpy(lanes, from, count * sizeof(float));
-    return hwy::HWY_NAMESPACE::Load(d, lanes);
-  }
+  FloatVector load(const float* from) const { return load_first(FloatTag(), from, count); }
+  FloatVector load(const float* from, float other) const { return keep(load(from), other); }
   FloatVector load(const bf16* from) const {
-    const HalfTag d;
-    HWY_ALIGN std::uint16_t lanes[hwy::HWY_NAMESPACE::MaxLanes(d)] = {};
-    std::memcpy(lanes, from, count * sizeof(bf16));
-    return widen_bits(FloatTag(), hwy::HWY_NAMESPACE::Load(d, lanes));
+    return widen_bits(FloatTag(), load_first(HalfTag(), &from->bits, count));
   }
   template <bool = false>
   void store(FloatVector v, float* to) const {
-    const FloatTag d;
-    HWY_ALIGN float lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];
-    hwy::HWY_NAMESPACE::Store(v, d, lanes);
-    std::memcpy(to, lanes, count * sizeof(float));
+    store_first(v, FloatTag(), to, count);
   }
   template <bool fast = false>
   void store(FloatVector v, bf16* to) const {
-    const HalfTag d;
-    HWY_ALIGN std::uint16_t lanes[hwy::HWY_NAMESPACE::MaxLanes(d)];
-    hwy::HWY_NAMESPACE::Store(fast ? round_lanes(v) : bf16_bits(FloatTag(), v), d, lanes);
-    std::memcpy(to, lanes, count * sizeof(bf16));
+    store_first(fast ? round_lanes(v) : bf16_bits(FloatTag(), v), HalfTag(), &to->bits, count);
   }
   FloatVector keep(FloatVector v, float other) const {
     const FloatTag d;

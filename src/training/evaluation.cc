@@ -129,7 +129,12 @@ class ValueErrors {
     result.naive_absolute_error = all.naive_absolute;
     result.seasonal_squared_error = all.seasonal_squared;
     result.seasonal_absolute_error = all.seasonal_absolute;
-    for (const ErrorSums& sums : columns_) result.column_errors.push_back(sums.means());
+    const std::vector<double> applied = dataset_.applied_statistics().deviation;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      result.column_errors.push_back(columns_[i].means());
+      const double own = network_.columns()->deviation(static_cast<std::int64_t>(i) % series_);
+      result.column_deviations.push_back(applied.empty() || applied[i] == 0 ? own : own * applied[i]);
+    }
     for (const ErrorSums& sums : rows_) result.row_errors.push_back(sums.means());
     if (!filters_ || std::isnan(all.squared)) return;
     const double signal = tally_.sum(noise_);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/names.h"
 #include "data/sound.h"
 #include "data/tokens.h"
@@ -86,6 +87,14 @@ void RunColumns::take_form(DataOptions& data) const {
   if (!form.missing.empty()) data.missing = form.missing;
   data.split = form.split;
   data.columns_apart = !applied.mean.empty();
+  take_names(data);
+}
+
+void RunColumns::take_names(DataOptions& data) const {
+  if (data.kind != "series" || !data.columns.empty()) return;
+  const std::string list = fmt::format("{}", fmt::join(names, ","));
+  // The names are kept as UTF-8: a replacement character stands for what a file has in its place.
+  if (comma_separated(list) == names && list.find("\uFFFD") == std::string::npos) data.columns = list;
 }
 
 std::int64_t RunColumns::frames_of_step(const ModelConfig& config) const {

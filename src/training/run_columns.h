@@ -27,6 +27,11 @@ struct RunColumns {
   /// Has `data` of the kind of the run's read as those of the run were read.
   void take_form(DataOptions& data) const;
 
+  /// Has a series in which no columns are named read by the names of the run's columns, so that a file may
+  /// have others too, or these in another order. Names that are no list as data.columns, or were not UTF-8,
+  /// change nothing.
+  void take_names(DataOptions& data) const;
+
   /// The frames of a step of sound, as a model of `config` takes them.
   std::int64_t frames_of_step(const ModelConfig& config) const;
 

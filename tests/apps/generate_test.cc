@@ -194,6 +194,51 @@ TEST(Generate, TextsDoNotDependOnThoseDrawnBesideThem) {
   }
 }
 
+TEST(Generate, TextsEndBeforeTheFirstStop) {
+  const TinyModels& tiny = TinyModels::get();
+  const Strings three = {"generate", tiny.text(), "--prompt", "the ", "--length", "60", "--count", "3"};
+  const auto drawn = [&](const Strings& more) { return json_of(succeed(joined(three, more)))["results"]; };
+  const Json whole = drawn({"--json"});
+  // Two letters that the first text has somewhere behind its prompt, which has them not.
+  const std::string text = whole[0]["text"];
+  std::string stop;
+  for (std::size_t i = 4 + 20; i + 2 < text.size() && stop.empty(); ++i)
+    if (std::isalnum(text[i]) != 0 && std::ispunct(text[i + 1]) != 0) stop = text.substr(i, 2);
+  ASSERT_FALSE(stop.empty()) << text;
+  const Json stopped = drawn({"--stop", stop, "--json"});
+  std::string together;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::string all = whole[i]["text"];
+    const std::size_t end = all.find(stop);
+    EXPECT_EQ(stopped[i]["text"], all.substr(0, end));
+    EXPECT_EQ(stopped[i]["stopped"], end != std::string::npos);
+    const Json &tokens = stopped[i]["tokens"], &of_all = whole[i]["tokens"];
+    ASSERT_LE(tokens.size(), of_all.size());
+    EXPECT_EQ(tokens, Json(std::vector<Json>(of_all.begin(), of_all.begin() + std::ssize(tokens))));
+    EXPECT_EQ(tokens.size() < of_all.size(), i == 0 || end != std::string::npos);
+    together += all.substr(0, end) + "\n";
+  }
+  EXPECT_FALSE(whole[0].contains("stopped"));
+  for (const Strings& more : {Strings{}, Strings{"--streams", "1"}})
+    EXPECT_EQ(as_json_text(succeed(joined(three, joined({"--stop", stop}, more))).out), together);
+  // The first of several ends a text; the prompt ends none, and what only begins as one is written.
+  EXPECT_EQ(drawn({"--stop", "the ", "--stop", stop, "--json"}), stopped);
+  EXPECT_EQ(drawn({"--stop", stop, "--stop", stop + "no", "--json"}), stopped);
+  const Json none = drawn({"--stop", text.substr(text.size() - 1) + "none", "--json"});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(none[i]["text"], whole[i]["text"]);
+}
+
+TEST(Generate, RefusesStopsThatCannotCome) {
+  const TinyModels& tiny = TinyModels::get();
+  const TemporaryFolder folder;
+  const std::string states = (folder / "states").string();
+  refuses(usage, {"generate", tiny.digits(), "--stop", "a"}, {"--stop", "pictures"});
+  refuses(usage, {"generate", tiny.copy(), "--stop", "3"}, {"--stop", "numbers"});
+  refuses(usage, {"generate", tiny.text(), "--stop", ""}, {"--stop"});
+  refuses(usage, {"generate", tiny.text(), "--stop", "a", "--steps", "3", "--save-states", states},
+          {"--stop", "--steps"});
+}
+
 TEST(Generate, LabelsInTurnShareThePromptOfTheirOwnLabel) {
   const TemporaryFolder folder;
   const std::string model = (folder / "model").string();

@@ -44,6 +44,40 @@ TEST_F(SeriesProgram, IsEvaluatedInDeviationsBesideRepeatingTheLastNumber) {
   EXPECT_TRUE(json["seasonal_squared_error"].is_null());
   EXPECT_NEAR(json["naive_squared_error"].get<double>(), expected, 1e-3 * expected);
   EXPECT_THAT(succeed({"evaluate", path("run")}).out, HasSubstr("repeating the last number"));
+  // An error of 1 in the units of the file.
+  EXPECT_NEAR(json["columns"][0]["deviation"].get<double>(), std::sqrt(square), 1e-4 * std::sqrt(square));
+  EXPECT_NEAR(json["columns"][1]["deviation"].get<double>(), std::sqrt(ramp), 1e-4 * std::sqrt(ramp));
+}
+
+// Of a file with other columns, and these in another order, those of the run are taken by their names.
+TEST_F(SeriesProgram, ColumnsOfOtherFilesAreFoundByTheirNames) {
+  for (const char* apart : {"data.columns_apart=false", "data.columns_apart=true"}) {
+    train({apart});
+    succeed({"convert", path("run"), "--weights", "bf16", "--out", path("model")});
+    std::string text = "time,note,ramp,more,wave\n";
+    const Strings lines = lines_of(read_file(path("series.csv")));
+    for (std::size_t i = 1; i < lines.size(); ++i) {
+      std::istringstream cells(lines[i]);
+      std::string time, wave, ramp;
+      for (std::string* cell : {&time, &wave, &ramp}) std::getline(cells, *cell, ',');
+      text += fmt::format("{},dry,{},7,{}\n", time, ramp, wave);
+    }
+    const std::string other = folder_.file("other.csv", text);
+    folder_.file("same.csv", read_file(path("series.csv")));
+    for (const char* command : {"score", "forecast", "evaluate"})
+      for (const char* model : {"run", "model"}) {
+        const auto result = [&](const std::string& file) {
+          Json json = json_of(succeed({command, path(model), "--data", path(file), "--json"}));
+          for (const char* different : {"data", "seconds", "steps_per_second", "calibrated"})
+            json.erase(different);
+          return json;
+        };
+        EXPECT_EQ(result("other.csv"), result("same.csv")) << command << ' ' << model;
+      }
+    refuses(usage, {"score", path("run"), "--data", folder_.file("less.csv", "time,wave\n1,2\n2,3\n")},
+            {"less.csv", "ramp"});
+    for (const char* made : {"run", "model"}) std::filesystem::remove_all(path(made));
+  }
 }
 
 TEST_F(SeriesProgram, EmptyCellsOfOtherFilesAreFilledWhereThatIsAskedFor) {
@@ -189,6 +223,7 @@ TEST_F(SeriesProgram, ColumnsApartAreEvaluatedForecastAndScoredInTheirUnits) {
               1e-6 * mean);
   // Row h ahead of the last one differs by 0.01 h.
   const double deviation = columns["deviation"][1].get<double>();
+  EXPECT_NEAR(json["columns"][1]["deviation"].get<double>(), deviation, 1e-5 * deviation);
   EXPECT_NEAR(json["columns"][1]["naive_absolute_error"].get<double>(), 0.035 / deviation, 1e-5);
 
   // Repeating the last step, of four rows: those of rows 5 and 6 once more.
@@ -451,11 +486,23 @@ TEST_F(SeriesProgram, TextThatTheRecordCannotHoldIsRefusedBeforeTheFirstUpdate) 
 
 TEST_F(SeriesProgram, OtherColumnsThanThoseOfTheRunAreRefused) {
   train();
-  folder_.file("swapped.csv", "time,ramp,wave\n1,2,3\n2,3,4\n");
-  folder_.file("more.csv", "time,wave,ramp,noise\n1,2,3,0\n2,3,4,0\n");
+  folder_.file("renamed.csv", "time,wave,ramps\n1,2,3\n2,3,4\n");
+  for (const char* command : {"forecast", "score", "evaluate"})
+    refuses(usage, {command, path("run"), "--data", path("renamed.csv")},
+            {"renamed.csv", "among time, wave, ramps, got \"ramp\"; did you mean \"ramps\"?"});
+}
+
+// Names that are no list of names, or not UTF-8, are compared column by column.
+TEST_F(SeriesProgram, ColumnsWhoseNamesCannotBeListedKeepTheirOrder) {
+  std::string text = read_file(path("series.csv"));
+  folder_.file("series.csv", "time,\"wave, m\",ramp" + text.substr(text.find('\n')));
+  train();
+  folder_.file("swapped.csv", "time,ramp,\"wave, m\"\n1,2,3\n2,3,4\n");
+  folder_.file("more.csv", "time,\"wave, m\",ramp,noise\n1,2,3,0\n2,3,4,0\n");
   for (const char* command : {"forecast", "score"}) {
+    succeed({command, path("run"), "--data", path("series.csv")});
     refuses(usage, {command, path("run"), "--data", path("swapped.csv")},
-            {"swapped.csv", "column 1 is \"wave\" in the run and \"ramp\" in the file"});
+            {"swapped.csv", "column 1 is \"wave, m\" in the run and \"ramp\" in the file"});
     refuses(usage, {command, path("run"), "--data", path("more.csv")},
             {"column 3 is none in the run and \"noise\" in the file"});
   }

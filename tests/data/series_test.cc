@@ -84,6 +84,20 @@ TEST(Series, TimesAreTheFirstColumnIfItHasDatesOrTheOneThatIsNamed) {
   EXPECT_THAT(integers.columns, ElementsAre("x"));
 }
 
+TEST(Series, TimesWithOffsetsAreThoseOfUtc) {
+  // The clock is set back between the second and the third row.
+  const Series series = parsed(
+      "t,x\n2016-10-30 01:30:00+02:00,1\n2016-10-30 02:30:00+02:00,2\n"
+      "2016-10-30 02:30:00+01:00,3\n");
+  EXPECT_EQ(series.earlier_line, 0);
+  EXPECT_EQ(series.time_text(0), "2016-10-29 23:30:00Z");
+  EXPECT_EQ(series.time_text(4), "2016-10-30 03:30:00Z");
+  EXPECT_THAT(refusal("t,x\n2016-10-30 01:30:00Z,1\n2016-10-30 02:30:00,2\n"),
+              HasSubstr("expected dates with their offset from UTC"));
+  EXPECT_THAT(refusal("t,x\n2016-10-30 01:30:00,1\n2016-10-30 02:30:00Z,2\n"),
+              HasSubstr("expected dates without an offset"));
+}
+
 TEST(Series, MissingValuesAreRefusedOrFilled) {
   EXPECT_THAT(refusal("a,b\n1,2\n3,\n"),
               AllOf(HasSubstr("file.csv"), HasSubstr("\"b\" of line 3, got an empty cell"),

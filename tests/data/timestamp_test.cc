@@ -13,7 +13,10 @@ TEST(Timestamp, ReadsDatesAndIntegers) {
   EXPECT_EQ(parse_timestamp("1969-12-31T23:59:59.5"), (Timestamp{-second / 2, true}));
   // The check value of POSIX: 2001-09-09 01:46:40 is 1,000,000,000 seconds after 1970.
   EXPECT_EQ(parse_timestamp("2001-09-09 01:46:40"), (Timestamp{1'000'000'000 * second, true}));
-  EXPECT_EQ(parse_timestamp("2001-09-09T01:46:40Z"), parse_timestamp("2001-09-09 01:46:40"));
+  EXPECT_EQ(parse_timestamp("2001-09-09T01:46:40Z"), (Timestamp{1'000'000'000 * second, true, true}));
+  for (const char* other : {"2001-09-09 03:46:40+02:00", "2001-09-08T22:16:40-0330", "2001-09-09 00:46:40-01",
+                            "2001-09-09 01:46:40.0+00:00"})
+    EXPECT_EQ(parse_timestamp(other), parse_timestamp("2001-09-09T01:46:40Z")) << other;
   EXPECT_EQ(parse_timestamp("2001-09-09 01:46:40.000001"), (Timestamp{1'000'000'000 * second + 1, true}));
   EXPECT_EQ(parse_timestamp("2000-02-29"), (Timestamp{11016 * day, true}));
   EXPECT_EQ(parse_timestamp("42"), (Timestamp{42, false}));
@@ -22,7 +25,8 @@ TEST(Timestamp, ReadsDatesAndIntegers) {
 
 TEST(Timestamp, IsWrittenAsItIsRead) {
   for (const char* text :
-       {"42", "-7", "1970-01-01 00:00:00", "2001-09-09 01:46:40.000001", "1969-12-31 23:59:59.500000"})
+       {"42", "-7", "1970-01-01 00:00:00", "2001-09-09 01:46:40.000001", "1969-12-31 23:59:59.500000",
+        "2016-07-01 12:00:00Z", "2016-07-01 12:00:00.250000Z"})
     EXPECT_EQ(timestamp_text(*parse_timestamp(text)), text);
 }
 
@@ -41,7 +45,16 @@ TEST(Timestamp, RefusesOtherText) {
                            "2016-07-01 12:00:60",
                            "2016-07-01 12:00:00.",
                            "2016-07-01 12:00:00.1234567",
-                           "2016-07-01 12:00:00+01:00",
+                           "2016-07-01 12:00:00+",
+                           "2016-07-01 12:00:00+1",
+                           "2016-07-01 12:00:00+01:0",
+                           "2016-07-01 12:00:00+01:",
+                           "2016-07-01 12:00:00+24:00",
+                           "2016-07-01 12:00:00+01:60",
+                           "2016-07-01 12:00:00+01:00Z",
+                           "2016-07-01 12:00:00ZZ",
+                           "2016-07-01 12:00:00 +01:00",
+                           "2016-07-01+01:00",
                            "2016-13-01",
                            "2016-00-01",
                            "2016-02-30",

@@ -27,7 +27,7 @@ std::int64_t rounded_up(double value) {
 /// `per_feature` is the number of tokens, for each feature, from which the linear family takes less work than
 /// softmax.
 Json advice_of(const std::string& name, const std::vector<Json>& rows, double wanted, const Json& norms,
-               std::int64_t per_feature) {
+               double per_feature) {
   Json result = {{"map", rows.front()["map"]},
                  {"directions", rows.front()["directions"]},
                  {"wanted", wanted},
@@ -102,8 +102,11 @@ Json advice(const Json& rows, double wanted, const Json& norms, bool causal) {
     std::stable_sort(own.begin(), own.end(), [](const Json& a, const Json& b) {
       return a["features"].get<std::int64_t>() < b["features"].get<std::int64_t>();
     });
-    // A token takes the linear family 4 F (E + M) FLOPs, and softmax 2 (E + M) for each key that it sees.
-    result.push_back(advice_of(name, own, wanted, norms, causal ? 4 : 2));
+    // A token takes the linear family 4 F (M + r E) FLOPs, r the directions of a feature, and softmax 2 (E +
+    // M) for each key that it sees.
+    const std::string map = own.front()["map"];
+    const double directions = map == "favor-sincos" || map == "favor-hyperbolic" ? 0.5 : 1;
+    result.push_back(advice_of(name, own, wanted, norms, (causal ? 2 : 1) * (1 + directions)));
   }
   return result;
 }

@@ -50,7 +50,7 @@ Json json_of(Context& context, const Row& row) {
 }
 
 /// Images a second on a GPU that the paper reports for its own models, 0 where it reports none (Katharopoulos
-/// et al. 2020, tables 1 and 2).
+/// et al. 2020, tables 1, 2 and 4).
 double published_images_per_second(const Row& row) {
   const bool mnist = row.config == "paper-mnist", cifar = row.config == "paper-cifar10";
   if (!mnist && !cifar) return 0;

@@ -191,21 +191,20 @@ void run(const Arguments& arguments) {
     const std::vector<std::size_t>& group = groups[place];
     const std::string& first = names[group.front()];
     // A curve keeps its colour in both charts, also where a run has no points in one of them.
-    for (const auto& [chart, member] :
-         {std::pair(&training, "bits"), std::pair(&validation, "validation_bits")}) {
+    for (Chart* chart : {&training, &validation}) {
+      const bool trains = chart == &training;
       std::vector<Points> curves;
       for (const std::size_t i : group) {
-        curves.push_back(points_of(arguments.runs[i], metrics[i], x, member));
+        curves.push_back(points_of(arguments.runs[i], metrics[i], x, trains ? "bits" : "validation_bits"));
         any = any || !curves.back().empty();
         if (!curves.back().empty()) continue;
         curves.pop_back();
-        missing.push_back(fmt::format("{} has no {} loss yet", arguments.runs[i],
-                                      chart == &training ? "training" : "validation"));
+        missing.push_back(
+            fmt::format("{} has no {} loss yet", arguments.runs[i], trains ? "training" : "validation"));
       }
       const auto add = [&](const std::string& name, const Points& points, bool faint) {
-        const bool scatters = chart == &training;
         chart->lines.push_back(
-            {name, scatters ? smoothed(points, most_points) : points, static_cast<int>(place), false, faint});
+            {name, trains ? smoothed(points, most_points) : points, static_cast<int>(place), false, faint});
       };
       if (curves.size() > 1)
         for (const Points& curve : curves) add("", curve, true);

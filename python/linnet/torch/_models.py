@@ -139,10 +139,10 @@ class ConfiguredAttention(nn.Module):
             if sharing == "layerwise" and shared is not None:
                 self.key_projection = shared
             else:
-                self.key_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * table["rank"] ** -0.5)
+                self.key_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * length**-0.5)
             self.value_projection = None
             if sharing in ("none", "headwise"):
-                self.value_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * table["rank"] ** -0.5)
+                self.value_projection = nn.Parameter(torch.randn(rows, table["rank"], length) * length**-0.5)
         if family == "linear" and table["decay"] != "none":
             shortest, growth = table["shortest_memory"], table["longest_memory"] / table["shortest_memory"]
             memory = [shortest * growth ** (head / max(heads - 1, 1)) for head in range(heads)]

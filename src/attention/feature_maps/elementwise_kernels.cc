@@ -1,8 +1,7 @@
 #include "attention/feature_maps/elementwise_kernels.h"
 
 #include <cassert>
-#include <cstddef>
-#include <cstring>
+#include <cstdint>
 
 #include "linnet/feature_map.h"
 
@@ -10,6 +9,7 @@
 #define HWY_TARGET_INCLUDE "attention/feature_maps/elementwise_kernels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/simd_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,56 +88,29 @@ struct Identity {
   V slope(V, V) const { return hn::Set(d, 1.0f); }
 };
 
-// The last, partial vector of a row goes through a buffer: a row's neighbours belong to others.
-struct Tail {
-  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)] = {};
-  V load(const float* from, std::size_t count) {
-    std::memcpy(lanes, from, count * sizeof(float));
-    return hn::Load(d, lanes);
-  }
-  void store(V v, float* to, std::size_t count) {
-    hn::Store(v, d, lanes);
-    std::memcpy(to, lanes, count * sizeof(float));
-  }
-};
-
 template <class Function>
-void each_vector(float* y, const float* x, std::size_t count, const Function& function) {
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(function(hn::LoadU(d, x + i)), d, y + i);
-  if (i < count) {
-    Tail tail;
-    tail.store(function(tail.load(x + i, count - i)), y + i, count - i);
-  }
+void each_vector(float* y, const float* x, std::int64_t count, const Function& function) {
+  kernels::HWY_NAMESPACE::for_vectors(count, [&](const auto& lanes, std::int64_t i) HWY_ATTR {
+    lanes.store(function(lanes.load(x + i)), y + i);
+  });
 }
 
 template <class Map>
 void forward(const Map& map, View<float> y, View<const float> x) {
-  const auto columns = static_cast<std::size_t>(x.extent(1));
   for (std::int64_t r = 0; r < x.extent(0); ++r)
-    each_vector(y.at(r), x.at(r), columns, [&](V v) HWY_ATTR { return map.value(v); });
+    each_vector(y.at(r), x.at(r), x.extent(1), [&](V v) HWY_ATTR { return map.value(v); });
 }
 
 template <class Map>
 void backward(const Map& map, View<float> dx, View<const float> dy, View<const float> x,
               View<const float> y) {
-  const std::size_t lanes = hn::Lanes(d);
-  const auto columns = static_cast<std::size_t>(x.extent(1));
   for (std::int64_t r = 0; r < x.extent(0); ++r) {
     float* to = dx.at(r);
     const float *from = dy.at(r), *at = x.at(r), *value = y.at(r);
-    std::size_t i = 0;
-    for (; i + lanes <= columns; i += lanes) {
-      const V slope = map.slope(hn::LoadU(d, at + i), hn::LoadU(d, value + i));
-      hn::StoreU(hn::Mul(hn::LoadU(d, from + i), slope), d, to + i);
-    }
-    if (i < columns) {
-      Tail tail;
-      const std::size_t rest = columns - i;
-      const V x_rest = tail.load(at + i, rest), y_rest = tail.load(value + i, rest);
-      tail.store(hn::Mul(tail.load(from + i, rest), map.slope(x_rest, y_rest)), to + i, rest);
-    }
+    kernels::HWY_NAMESPACE::for_vectors(x.extent(1), [&](const auto& lanes, std::int64_t i) HWY_ATTR {
+      const V slope = map.slope(lanes.load(at + i), lanes.load(value + i));
+      lanes.store(hn::Mul(lanes.load(from + i), slope), to + i);
+    });
   }
 }
 
@@ -174,15 +147,14 @@ void map_tile_backward(Elementwise map, float alpha, View<float> dx, View<const 
 
 void tile_exp(float* y, const float* x, std::int64_t count) {
   const V low = hn::Set(d, -87.0f), high = hn::Set(d, 87.0f);
-  each_vector(y, x, static_cast<std::size_t>(count), [&](V v) HWY_ATTR {
+  each_vector(y, x, count, [&](V v) HWY_ATTR {
     const V within = hn::Min(hn::Max(v, low), high);
     return hn::IfThenElse(hn::IsNaN(v), v, exp_within87(within));
   });
 }
 
 void tile_tanh(float* y, const float* x, std::int64_t count) {
-  each_vector(y, x, static_cast<std::size_t>(count),
-              [](V v) HWY_ATTR { return kernels::HWY_NAMESPACE::fast_tanh(d, v); });
+  each_vector(y, x, count, [](V v) HWY_ATTR { return kernels::HWY_NAMESPACE::fast_tanh(d, v); });
 }
 
 }  // namespace linnet::HWY_NAMESPACE

@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "attention/tiles/gemm-inl.h"
+#include "kernels/lanes-inl.h"
 #include "kernels/simd_math-inl.h"
 // clang-format on
 
@@ -82,17 +83,9 @@ bool add_row_sums(double* sums, const float* s, std::int64_t lds, std::int64_t r
 /// to[i] = f(x[i], y[i]), whole vectors at a time.
 template <class F>
 HWY_INLINE void for_row(float* to, const float* x, const float* y, std::int64_t count, const F& f) {
-  const F32 d;
-  constexpr std::int64_t most = static_cast<std::int64_t>(hn::MaxLanes(F32()));
-  const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(f(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, to + i);
-  if (i == count) return;
-  HWY_ALIGN float last_x[most] = {}, last_y[most] = {}, last[most];
-  std::copy(x + i, x + count, last_x);
-  std::copy(y + i, y + count, last_y);
-  hn::Store(f(hn::Load(d, last_x), hn::Load(d, last_y)), d, last);
-  std::copy_n(last, count - i, to + i);
+  kernels::HWY_NAMESPACE::for_vectors(count, [&](const auto& lanes, std::int64_t i) HWY_ATTR {
+    lanes.store(f(lanes.load(x + i), lanes.load(y + i)), to + i);
+  });
 }
 
 /// x^exponent by squaring.

@@ -13,9 +13,11 @@
 #include <cstring>
 
 #include "attention/tiles/rows.h"
+#include "base/cache_line.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/bf16-inl.h"
+#include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::HWY_NAMESPACE {
@@ -24,13 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// to[i] = from[i], bf16 widened.
 HWY_INLINE void widen_row(float* HWY_RESTRICT to, const bf16* HWY_RESTRICT from, std::int64_t count) {
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> d16;
-  const std::int64_t lanes = hn::Lanes(d);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    hn::StoreU(kernels::HWY_NAMESPACE::widen_bits(d, hn::LoadU(d16, &from[i].bits)), d, to + i);
-  for (; i < count; ++i) to[i] = to_float(from[i]);
+  kernels::HWY_NAMESPACE::for_vectors(
+      count, [&](const auto& lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(from + i), to + i); });
 }
 
 /// to = scale · from. `stream` asks for stores past the caches and needs `to` aligned and `count` in whole
@@ -40,13 +37,14 @@ HWY_INLINE void copy_row(float* HWY_RESTRICT to, const float* HWY_RESTRICT from,
   const hn::ScalableTag<float> d;
   const std::int64_t lanes = hn::Lanes(d);
   const auto factor = hn::Set(d, scale);
-  std::int64_t i = 0;
   if (stream) {
-    for (; i < count; i += lanes) hn::Stream(hn::Mul(factor, hn::LoadU(d, from + i)), d, to + i);
+    for (std::int64_t i = 0; i < count; i += lanes)
+      hn::Stream(hn::Mul(factor, hn::LoadU(d, from + i)), d, to + i);
     return;
   }
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::Mul(factor, hn::LoadU(d, from + i)), d, to + i);
-  for (; i < count; ++i) to[i] = scale * from[i];
+  kernels::HWY_NAMESPACE::for_vectors(count, [&](const auto& some, std::int64_t i) HWY_ATTR {
+    some.store(hn::Mul(factor, some.load(from + i)), to + i);
+  });
 }
 
 /// to[i] = scale · from[i], rounded to the nearest bf16, ties to even; `stream` as for copy_row.
@@ -56,12 +54,15 @@ HWY_INLINE void narrow_row(bf16* HWY_RESTRICT to, const float* HWY_RESTRICT from
   const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const std::int64_t lanes = hn::Lanes(d);
   const auto factor = hn::Set(d, scale);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto half = kernels::HWY_NAMESPACE::bf16_bits(d, hn::Mul(factor, hn::LoadU(d, from + i)));
-    stream ? hn::Stream(half, d16, &to[i].bits) : hn::StoreU(half, d16, &to[i].bits);
+  if (stream) {
+    for (std::int64_t i = 0; i < count; i += lanes)
+      hn::Stream(kernels::HWY_NAMESPACE::bf16_bits(d, hn::Mul(factor, hn::LoadU(d, from + i))), d16,
+                 &to[i].bits);
+    return;
   }
-  for (; i < count; ++i) to[i] = to_bf16(scale * from[i]);
+  kernels::HWY_NAMESPACE::for_vectors(count, [&](const auto& some, std::int64_t i) HWY_ATTR {
+    some.store(hn::Mul(factor, some.load(from + i)), to + i);
+  });
 }
 
 /// to = the row.
@@ -96,13 +97,10 @@ constexpr std::int64_t kRowsAhead = 8;
 /// Asks for a row, which need not be there, where the rows of a head lie apart: the hardware does not foresee
 /// them then.
 HWY_INLINE void fetch_row(const InputRows& rows, std::int64_t row) {
-  constexpr std::int64_t line = 64;
   if (rows.stride == rows.columns) return;
-  const auto* at =
-      reinterpret_cast<const std::byte*>(reinterpret_cast<std::uintptr_t>(rows.data) +
-                                         static_cast<std::uintptr_t>(row * rows.element() * rows.stride));
-  for (std::int64_t byte = 0; byte < rows.columns * rows.element(); byte += line)
-    __builtin_prefetch(at + byte);
+  prefetch(reinterpret_cast<std::uintptr_t>(rows.data) +
+               static_cast<std::uintptr_t>(row * rows.element() * rows.stride),
+           static_cast<std::size_t>(rows.columns * rows.element()));
 }
 
 /// The first `count` rows, or those at `places`, `ld` apart, each filled up with zeros to `width`.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attention/tiles/rows.h"
+#include "base/cache_line.h"
 #include "base/workspace.h"
 #include "linnet/tensor.h"
 
@@ -16,10 +17,10 @@ namespace linnet {
 template <class T, class Place>
 void fetch_ahead(std::int64_t s, std::int64_t count, const Place& place, View<T> x, std::int64_t b,
                  std::int64_t h) {
-  constexpr std::int64_t places = 8, line = 16;
+  constexpr std::int64_t places = 8;
   if (s + places >= count) return;
-  const T* row = x.at(b, place(s + places), h);
-  for (std::int64_t e = 0; e < x.extent(3); e += line) __builtin_prefetch(row + e);
+  prefetch(reinterpret_cast<std::uintptr_t>(x.at(b, place(s + places), h)),
+           static_cast<std::size_t>(x.extent(3)) * sizeof(T));
 }
 
 /// Calls body(row, s) for `count` of them.

@@ -259,8 +259,8 @@ class LinformerAttention(_Attention):
         super().__init__(event_dispatcher=event_dispatcher)
         self.softmax_temp = softmax_temp
         rank = min(linformer_rank, linformer_length)
-        self.key_projection = torch.nn.Parameter(torch.randn(1, rank, linformer_length) * rank**-0.5)
-        self.value_projection = torch.nn.Parameter(torch.randn(1, rank, linformer_length) * rank**-0.5)
+        self.key_projection = torch.nn.Parameter(torch.randn(1, rank, linformer_length) * linformer_length**-0.5)
+        self.value_projection = torch.nn.Parameter(torch.randn(1, rank, linformer_length) * linformer_length**-0.5)
 
     def forward(self, queries, keys, values, attn_mask, query_lengths, key_lengths):
         mask = linnet_mask(attn_mask, key_lengths, queries, keys)

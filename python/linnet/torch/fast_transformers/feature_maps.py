@@ -69,7 +69,9 @@ def is_elu(feature_map) -> bool:
 
 
 def orthogonal_random_matrix_(w):
-    """Fills w [rows, columns] with columns that are orthogonal in groups of `rows` and as long as normal vectors."""
+    """Fills w [rows, columns] with columns that are orthogonal in groups of `rows` and as long as normal vectors. As in
+    fast-transformers their signs are those of `torch.linalg.qr`, not alike: features that are not symmetric in w, such as
+    relu(w.x) of `GeneralizedRandomFeatures`, favour some directions of x."""
     rows, columns = w.shape
     for first in range(0, columns, rows):
         count = min(rows, columns - first)
