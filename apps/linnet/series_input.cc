@@ -82,8 +82,7 @@ SeriesInput read_series_input(const char* command, const std::string& model, con
   const std::string path = data.empty() ? path_of_run(command, model, input.options) : data;
   const auto columns = RunColumns::read(run.value_or(model));
   input.options.kind = "series";
-  if (columns && !run) columns->take_form(input.options);
-  if (columns) columns->take_names(input.options);
+  if (columns) run ? columns->take_names(input.options) : columns->take_form(input.options);
   if (!missing.empty()) input.options.missing = missing;
   input.series = parse_series(read_file(path), path, input.options);
   if (columns) {

@@ -42,7 +42,7 @@ class Ahead {
         places != nullptr ? first + *places * stride : first, stride, rows, bytes, first, places};
     // Where rows begin at other places of their lines than the first one, at the end of a line at worst.
     const bool alike = places == nullptr && stride % static_cast<std::ptrdiff_t>(cache_line) == 0;
-    const std::size_t before = alike ? cache_line - to_next_line(address(data)) : cache_line - sizeof(float);
+    const std::size_t before = alike ? address(data) % cache_line : cache_line - sizeof(float);
     lines_ += rows * ((before + bytes + cache_line - 1) / cache_line);
   }
 

@@ -1,4 +1,5 @@
 #include <cassert>
+#include <cstring>
 
 #include "kernels/loss.h"
 #include "kernels/pieces.h"

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "hwy/highway.h"
 #include "kernels/bf16-inl.h"

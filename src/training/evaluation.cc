@@ -133,7 +133,7 @@ class ValueErrors {
     for (std::size_t i = 0; i < columns_.size(); ++i) {
       result.column_errors.push_back(columns_[i].means());
       const double own = network_.columns()->deviation(static_cast<std::int64_t>(i) % series_);
-      result.column_deviations.push_back(applied.empty() || applied[i] == 0 ? own : own * applied[i]);
+      result.column_deviations.push_back(i < applied.size() && applied[i] > 0 ? own * applied[i] : own);
     }
     for (const ErrorSums& sums : rows_) result.row_errors.push_back(sums.means());
     if (!filters_ || std::isnan(all.squared)) return;

@@ -24,7 +24,7 @@ struct RunColumns {
 
   static RunColumns of(const Dataset& dataset);
 
-  /// Has `data` of the kind of the run's read as those of the run were read.
+  /// Has `data` of the kind of the run's read as those of the run were read, their columns by their names.
   void take_form(DataOptions& data) const;
 
   /// Has a series in which no columns are named read by the names of the run's columns, so that a file may

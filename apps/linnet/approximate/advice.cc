@@ -5,6 +5,7 @@
 #include <map>
 
 #include "approximate/approximate.h"
+#include "attention/feature_maps/random_draws.h"
 
 namespace linnet {
 namespace {
@@ -102,10 +103,9 @@ Json advice(const Json& rows, double wanted, const Json& norms, bool causal) {
     std::stable_sort(own.begin(), own.end(), [](const Json& a, const Json& b) {
       return a["features"].get<std::int64_t>() < b["features"].get<std::int64_t>();
     });
-    // A token takes the linear family 4 F (M + r E) FLOPs, r the directions of a feature, and softmax 2 (E +
+    // A token takes the linear family 4 F (M + E / r) FLOPs, r the features a direction, and softmax 2 (E +
     // M) for each key that it sees.
-    const std::string map = own.front()["map"];
-    const double directions = map == "favor-sincos" || map == "favor-hyperbolic" ? 0.5 : 1;
+    const double directions = 1.0 / features_a_direction(find_random_map(own.front()["map"]));
     result.push_back(advice_of(name, own, wanted, norms, (causal ? 2 : 1) * (1 + directions)));
   }
   return result;

@@ -1,6 +1,5 @@
 #include "attention/kernel/tile_products.h"
 
-#include <algorithm>
 #include <cstddef>
 
 // clang-format off
