@@ -8,9 +8,11 @@
 #include "data/cifar.h"
 #include "data/copy_task.h"
 #include "data/fasta.h"
+#include "data/files.h"
 #include "data/pairs.h"
 #include "data/tokens.h"
 #include "io/file.h"
+#include "run_record.h"
 #include "training/run_config.h"
 
 namespace linnet {
@@ -87,6 +89,18 @@ fs::path find_config(const std::string& file_or_name) {
                    nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
 }
 
+bool is_configuration(const char* command, const std::string& name) {
+  if (std::filesystem::exists(name)) return std::filesystem::is_regular_file(name);
+  const std::vector<std::string> shipped = shipped_configs();
+  if (std::ranges::count(shipped, name) > 0) return true;
+  const std::string nearest = nearest_name(name, shipped);
+  if (!std::filesystem::path(name).has_parent_path())
+    fail<UsageError>(
+        command, "expected the folder of a model, a TOML file or a shipped configuration ({}), got {}{}",
+        fmt::join(shipped, ", "), name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+  return false;
+}
+
 void load(RunConfig& config, const std::string& file_or_name, const std::vector<std::string>& settings) {
   const fs::path path = find_config(file_or_name);
   const std::string text = read_file(path, most_settings_bytes);
@@ -94,6 +108,18 @@ void load(RunConfig& config, const std::string& file_or_name, const std::vector<
     fail<UsageError>("config", "expected keys of a configuration in {}, got an empty file", path.string());
   config.read_toml(text, path.string());
   for (const std::string& setting : settings) config.set(setting);
+}
+
+void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings) {
+  if (!data.empty()) {
+    set_source(config.data, data);
+    const std::string key = "data.kind=";
+    for (const std::string& setting : settings)
+      if (setting.starts_with(key) && takes_files(config.data.kind) &&
+          takes_files(setting.substr(key.size())))
+        config.set(setting);
+  }
+  for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }
 
 void load_without_data(RunConfig& config, const std::string& file_or_name,

@@ -9,8 +9,16 @@
 
 namespace linnet {
 
+/// Whether what a command is given is a configuration, a file or the name of a shipped one, and no folder of
+/// a model or a run, which comes first. Throws UsageError of the command for a name that is neither.
+bool is_configuration(const char* command, const std::string& name);
+
 /// Loads a file, or the configuration shipped under that name, then the settings "key=value".
 void load(RunConfig& config, const std::string& file_or_name, const std::vector<std::string>& settings);
+
+/// Puts --data on top of a configuration, with absolute paths. A kind of files among the settings counts for
+/// more than their names.
+void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings);
 
 /// `load`, with length, vocabulary, classes and picture size from the kind of data alone: nothing is read.
 /// For benchmarks.

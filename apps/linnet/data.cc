@@ -16,6 +16,7 @@
 #include "io/file.h"
 #include "outputs.h"
 #include "report.h"
+#include "show_data.h"
 #include "tokenizer.h"
 
 namespace linnet {
@@ -35,9 +36,11 @@ struct Arguments {
 
 void add_data(Command& program) {
   Command data = program.add_subcommand(
-      "data", "Write synthetic data sets, tokens of MIDI files, and tokenizers of text");
+      "data",
+      "Show what is read from data; write synthetic data sets, tokens of MIDI files, tokenizers of text");
   data.require_subcommand();
   auto arguments = std::make_shared<Arguments>();
+  add_show(data);
 
   Command digits =
       data.add_subcommand("digits", "Synthetic handwritten digits as four IDX files with the names of MNIST");

@@ -9,9 +9,11 @@
 namespace linnet {
 
 TokenText::TokenText(const Model& model, bool residues)
-    : residues_(residues), vocabulary_(model.config().vocabulary) {
+    : TokenText(model.assets().tokenizer, model.config().vocabulary, residues) {}
+
+TokenText::TokenText(const std::string& tokenizer, std::int64_t vocabulary, bool residues)
+    : residues_(residues), vocabulary_(vocabulary) {
   constexpr std::int64_t bytes = 256;
-  const std::string& tokenizer = model.assets().tokenizer;
   if (!tokenizer.empty() || vocabulary_ == bytes) tokenizer_.emplace(tokenizer, vocabulary_);
 }
 

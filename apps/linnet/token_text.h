@@ -17,6 +17,9 @@ class TokenText {
  public:
   /// Throws Error where the model's tokenizer is damaged, UsageError where it is that of another model.
   explicit TokenText(const Model& model, bool residues = false);
+  /// Of the contents of a tokenizer's file, empty where there is none, and the number of tokens. Throws as
+  /// above.
+  TokenText(const std::string& tokenizer, std::int64_t vocabulary, bool residues);
 
   bool numbers() const { return !tokenizer_ && !residues_; }
 

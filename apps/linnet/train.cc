@@ -6,7 +6,6 @@
 #include <csignal>
 #include <ctime>
 #include <limits>
-#include <string_view>
 
 #include "attention/family.h"
 #include "base/fail.h"
@@ -14,11 +13,10 @@
 #include "checks.h"
 #include "commands.h"
 #include "config.h"
-#include "data/fasta.h"
 #include "data/files.h"
 #include "data/series.h"
+#include "data_doubts.h"
 #include "io/file.h"
-#include "linnet/tokenizer.h"
 #include "linnet/version.h"
 #include "model/config.h"
 #include "pictures.h"
@@ -104,20 +102,6 @@ void draw(const fs::path& folder, std::int64_t step, const std::shared_ptr<const
   for (std::int32_t& token : tokens) session.step(std::span(&token, 1));
   write_file_atomically(folder / "samples" / fmt::format("{}.txt", step),
                         TokenText(*model, residues).text(tokens));
-}
-
-/// --data on top of the configuration, with absolute paths. A kind of files among the settings counts for
-/// more than their names.
-void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings) {
-  if (!data.empty()) {
-    set_source(config.data, data);
-    const std::string key = "data.kind=";
-    for (const std::string& setting : settings)
-      if (setting.starts_with(key) && takes_files(config.data.kind) &&
-          takes_files(setting.substr(key.size())))
-        config.set(setting);
-  }
-  for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }
 
 RunRecord new_record(const Arguments& arguments) {
@@ -261,37 +245,6 @@ void warn_of_settings(const std::vector<std::string>& settings, const ModelConfi
     display.show("warning: " + sentence);
 }
 
-/// Of a tokenizer whose tokens do not give back the lines of a text.
-void warn_of_tokenizer(const Dataset& data, Display& display) {
-  if (data.tokenizer().empty()) return;
-  const Tokenizer tokenizer(data.tokenizer(), data.vocabulary());
-  if (tokenizer.decode(tokenizer.encode("a\nb")).find('\n') == std::string::npos)
-    display.show(
-        "warning: the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor "
-        "writes; that of linnet data tokenizer keeps them");
-}
-
-/// Of DNA and RNA, whose letters are residues too: what is learned of them is nothing about proteins.
-void warn_of_nucleotides(const RunConfig& config, const Dataset& data, Display& display) {
-  if (config.data.kind != "fasta") return;
-  constexpr std::int64_t most_examples = 64;
-  constexpr double most_share = 0.95;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
-  double letters = 0, nucleotides = 0;
-  for (std::int64_t i = 0; i < std::min(data.size(), most_examples); ++i) {
-    data.read(i, tokens, targets);
-    for (const std::int32_t token : tokens) {
-      if (token < 0) continue;
-      ++letters;
-      nucleotides += std::string_view("ACGTUN").find(residues[static_cast<std::size_t>(token)]) !=
-                     std::string_view::npos;
-    }
-  }
-  if (nucleotides > most_share * letters)
-    display.show(
-        "warning: the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins");
-}
-
 /// How a series is read, which its file does not say.
 void show_columns(const Dataset& data, Display& display) {
   const Series* series = first_series(data);
@@ -300,9 +253,6 @@ void show_columns(const Dataset& data, Display& display) {
   display.show(fmt::format("columns: {}; time: {}",
                            shortened(fmt::format("{}", fmt::join(series->columns, ", ")), most_shown),
                            series->time.empty() ? "none" : series->time));
-  if (const std::string time = likely_time(*series); !time.empty())
-    display.show(fmt::format(
-        "warning: the column \"{0}\" is learned as the others are; with data.time={0} it is the time", time));
 }
 
 TrainingCallbacks callbacks_of(Display& display, const RunConfig& config, const fs::path& folder,
@@ -374,8 +324,8 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const std::shared_ptr<const Model> initial =
       begins ? initial_model(record, *data.training, display) : nullptr;
   warn_of_settings(arguments.settings, config.model, display);
-  warn_of_tokenizer(*data.training, display);
-  warn_of_nucleotides(config, *data.training, display);
+  for (const std::string& sentence : doubts_of(config.data, *data.training))
+    display.show("warning: " + sentence);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,
                                       *data.validation, folder, resume, callbacks, nullptr, initial, &ranks);

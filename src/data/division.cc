@@ -49,9 +49,10 @@ Division divide(const std::string& split, std::int64_t steps, const std::string&
     else if (row_of_time)
       row = row_of_time(end);
     if (!row)
-      fail<UsageError>("data", "{}: expected {} in data.split, got \"{}\"", origin,
-                       row_of_time ? "fractions of 1 or times as in the file" : "fractions of 1",
-                       shortened(end));
+      fail<UsageError>(
+          "data", "{}: expected {} in data.split, got \"{}\"", origin,
+          row_of_time ? "fractions of 1 or times as in the file" : "fractions of 1, such as 0.8,0.9,",
+          shortened(end));
     const std::int64_t before = rows.empty() ? 0 : rows.back();
     // The test part alone may be empty.
     if (*row < before || (*row == before && rows.size() + 1 < most))

@@ -284,6 +284,14 @@ class SeriesDataset final : public Dataset {
 
   const Series& first() const { return series_->front(); }
   const SeriesForm& form() const { return setting_->form; }
+  std::vector<SeriesStretch> stretches() const {
+    std::vector<SeriesStretch> result;
+    for (const auto& [source, begin, end] : windows_.stretches()) {
+      const Series& file = (*series_)[source];
+      result.push_back({source, begin, end, file.time_text(begin), file.time_text(end - 1)});
+    }
+    return result;
+  }
 
   std::int64_t size() const override {
     return windows_.size() * (setting_->apart ? std::ssize(column_names()) : 1);
@@ -479,6 +487,11 @@ std::string likely_time(const Series& series) {
 const Series* first_series(const Dataset& dataset) {
   const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
   return series != nullptr ? &series->first() : nullptr;
+}
+
+std::vector<SeriesStretch> series_stretches(const Dataset& dataset) {
+  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  return series != nullptr ? series->stretches() : std::vector<SeriesStretch>();
 }
 
 std::optional<SeriesForm> series_form(const Dataset& dataset) {

@@ -58,6 +58,17 @@ std::string likely_time(const Series& series);
 /// The first file of a dataset of the kind "series"; null for others. It lives as long as the dataset.
 const Series* first_series(const Dataset& dataset);
 
+/// Rows of one file that belong to a part of a series, and where it has times those of the first and of the
+/// last of them.
+struct SeriesStretch {
+  std::size_t file = 0;  ///< among the files of the part
+  std::int64_t begin = 0, end = 0;
+  std::string first_time = {}, last_time = {};
+};
+
+/// Those of a dataset of the kind "series", in order; none for others.
+std::vector<SeriesStretch> series_stretches(const Dataset& dataset);
+
 /// How the files of a series were read and divided: values of these keys of DataOptions.
 struct SeriesForm {
   std::string columns = {}, time = {}, missing = {};  ///< empty: the default

@@ -43,6 +43,7 @@ class Windows {
   static Windows ending_at_each(std::vector<Stretch> stretches, std::int64_t length, std::int64_t patch);
 
   std::int64_t size() const { return first_.empty() ? 0 : first_.back(); }
+  const std::vector<Stretch>& stretches() const { return stretches_; }
   Window operator[](std::int64_t index) const;
 
  private:

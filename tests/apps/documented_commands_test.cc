@@ -59,6 +59,7 @@ const std::vector<Rule> rules = {
     {{"data", "tokenizer"}, {"--size", "290"}, {}},
     {{"data", "instruments"}, {"--seconds", "8", "--test", "6"}, {}},
     {{"data", "midi"}, {}, {}},
+    {{"data", "show"}, {}, {}},
     {{"data"}, {"--count", "20"}, {}},
     {{"bench", "attention", "step"}, {"--seconds", "0.01", "--heads", "1", "--streams", "16"}, {}},
     {{"bench", "attention"}, {"--length", "128,256", "--seconds", "0.01", "--heads", "1"}, {}},

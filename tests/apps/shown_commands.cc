@@ -64,6 +64,7 @@ const std::vector<Strings>& all_commands() {
                                                 {"attend"},
                                                 {"inspect"},
                                                 {"families"},
+                                                {"data", "show"},
                                                 {"data", "digits"},
                                                 {"data", "copy"},
                                                 {"data", "reverse"},

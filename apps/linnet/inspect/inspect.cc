@@ -88,19 +88,6 @@ struct Arguments {
   bool json = false;
 };
 
-/// A folder of that name comes before a shipped configuration.
-bool is_configuration(const std::string& name) {
-  if (std::filesystem::exists(name)) return std::filesystem::is_regular_file(name);
-  const std::vector<std::string> shipped = shipped_configs();
-  if (std::ranges::count(shipped, name) > 0) return true;
-  const std::string nearest = nearest_name(name, shipped);
-  if (!std::filesystem::path(name).has_parent_path())
-    fail<UsageError>(
-        "inspect", "expected the folder of a model, a TOML file or a shipped configuration ({}), got {}{}",
-        fmt::join(shipped, ", "), name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
-  return false;
-}
-
 RunConfig configuration_of(const Arguments& arguments) {
   RunConfig config;
   load_without_data(config, arguments.model, arguments.settings);
@@ -122,7 +109,7 @@ RunConfig training_of(const Arguments& arguments) {
 }
 
 std::shared_ptr<const Model> model_of(const Arguments& arguments) {
-  if (!is_configuration(arguments.model)) {
+  if (!is_configuration("inspect", arguments.model)) {
     if (!arguments.settings.empty())
       fail<UsageError>("inspect", "expected --set with a configuration or with --ranks, got the model {}",
                        arguments.model);
@@ -136,7 +123,7 @@ std::shared_ptr<const Model> model_of(const Arguments& arguments) {
 void run_ranks(const Arguments& arguments) {
   arguments.ranks.print(
       arguments.model,
-      is_configuration(arguments.model) ? configuration_of(arguments) : training_of(arguments),
+      is_configuration("inspect", arguments.model) ? configuration_of(arguments) : training_of(arguments),
       arguments.json);
 }
 

@@ -1,0 +1,61 @@
+#include "data_doubts.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "data/fasta.h"
+#include "data/series.h"
+#include "linnet/tokenizer.h"
+
+namespace linnet {
+namespace {
+
+std::string time_as_column(const Dataset& data) {
+  const Series* series = first_series(data);
+  const std::string time = series != nullptr ? likely_time(*series) : std::string();
+  if (time.empty()) return {};
+  return fmt::format("the column \"{0}\" is learned as the others are; with data.time={0} it is the time",
+                     time);
+}
+
+/// Whether the tokens of a line do not give back its end.
+std::string lost_line_ends(const Dataset& data) {
+  if (data.tokenizer().empty()) return {};
+  const Tokenizer tokenizer(data.tokenizer(), data.vocabulary());
+  if (tokenizer.decode(tokenizer.encode("a\nb")).find('\n') != std::string::npos) return {};
+  return "the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor writes; that "
+         "of linnet data tokenizer keeps them";
+}
+
+/// DNA and RNA, whose letters are residues too: what is learned of them is nothing about proteins.
+std::string nucleotides(const DataOptions& options, const Dataset& data) {
+  if (options.kind != "fasta") return {};
+  constexpr std::int64_t most_examples = 64;
+  constexpr double most_share = 0.95;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
+  double letters = 0, found = 0;
+  for (std::int64_t i = 0; i < std::min(data.size(), most_examples); ++i) {
+    data.read(i, tokens, targets);
+    for (const std::int32_t token : tokens) {
+      if (token < 0) continue;
+      ++letters;
+      found += std::string_view("ACGTUN").find(residues[static_cast<std::size_t>(token)]) !=
+               std::string_view::npos;
+    }
+  }
+  if (found <= most_share * letters) return {};
+  return "the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins";
+}
+
+}  // namespace
+
+std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& data) {
+  std::vector<std::string> sentences = {time_as_column(data), lost_line_ends(data),
+                                        nucleotides(options, data)};
+  std::erase(sentences, std::string());
+  return sentences;
+}
+
+}  // namespace linnet

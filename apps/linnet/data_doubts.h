@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "linnet/dataset.h"
+
+namespace linnet {
+
+/// Sentences about data that are seldom meant as `options` have them read: times that are learned as a
+/// column, nucleotides that are read as residues, a tokenizer that loses line ends. `data` are the training
+/// part.
+std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& data);
+
+}  // namespace linnet
