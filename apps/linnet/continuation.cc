@@ -14,7 +14,8 @@
 #include "io/sound.h"
 #include "report.h"
 #include "run_record.h"
-#include "series_paths.h"
+#include "series/paths.h"
+#include "series_input.h"
 
 namespace linnet {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using Samples = std::vector<float>;
 
 std::int64_t continue_series(const Continuation& wanted) {
-  const SeriesInput input = read_series_input("generate", wanted.model, wanted.prompt, "");
+  const CommandSeries input = read_series_input("generate", wanted.model, wanted.prompt, "");
   const std::int64_t steps = wanted.length > 0 ? wanted.length : input.horizon();
   const SeriesPaths paths(input, {.samples = 1,
                                   .steps = steps,

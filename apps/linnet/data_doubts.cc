@@ -25,7 +25,8 @@ std::string lost_line_ends(const Dataset& data) {
   if (data.tokenizer().empty()) return {};
   const Tokenizer tokenizer(data.tokenizer(), data.vocabulary());
   if (tokenizer.decode(tokenizer.encode("a\nb")).find('\n') != std::string::npos) return {};
-  return "the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor writes; that "
+  return "the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor writes; "
+         "that "
          "of linnet data tokenizer keeps them";
 }
 

@@ -288,9 +288,6 @@ void run(const Arguments& arguments, Communicator& ranks) {
   if (arguments.data.empty() && ranks.rank() == 0) warn_of_changed_data(arguments.model);
   if (!arguments.data.empty() && arguments.split == "test" && ranks.rank() == 0)
     warn_of_training_data(arguments.model, arguments.data);
-  if (!arguments.data.empty() && source.kind == "series")
-    if (const auto columns = columns_of_model(arguments.model))
-      columns->check("evaluate", arguments.data, data->column_names());
   if (ranks.size() > 1)
     require_same_work(ranks, {*model,
                               arguments.options,

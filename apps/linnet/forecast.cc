@@ -16,8 +16,8 @@
 #include "outputs.h"
 #include "plot/plot.h"
 #include "report.h"
+#include "series/paths.h"
 #include "series_input.h"
-#include "series_paths.h"
 
 namespace linnet {
 namespace {
@@ -87,7 +87,8 @@ std::vector<std::int64_t> intervals_of(const std::string& list) {
 void run(const Arguments& arguments) {
   check_outputs("forecast", {{"--out", arguments.out}, {"--plot", arguments.plot}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
-  const SeriesInput input = read_series_input("forecast", arguments.model, arguments.data, arguments.missing);
+  const CommandSeries input =
+      read_series_input("forecast", arguments.model, arguments.data, arguments.missing);
   if (!arguments.plot.empty()) require_chart_path(arguments.plot, std::ssize(input.series.columns));
   for (const Option& option : arguments.of_draws)
     if (option.count() > 0 && !has_densities(input))

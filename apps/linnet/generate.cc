@@ -20,7 +20,7 @@
 #include "rank_threads.h"
 #include "ranks.h"
 #include "run_record.h"
-#include "series_paths.h"
+#include "series/paths.h"
 #include "texts.h"
 
 namespace linnet {

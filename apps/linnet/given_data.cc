@@ -100,7 +100,7 @@ DataOptions data_of(const char* command, const ModelConfig& config, const GivenD
     if (data.kind == "series" || data.kind == "sound") data.split = series_form(*of_run).split;
   }
   if (const auto columns = columns_of_model(arguments.model)) {
-    of_run ? columns->take_names(data) : columns->take_form(data);
+    of_run ? columns->take_columns(data) : columns->take_form(data);
   }
   if (data.kind == "text" && !tokenizer.empty()) data.tokenizer = tokenizer;
   if (data.kind == "images") data.channels = config.image_channels;

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "base/names.h"
+#include "base/quantile.h"
 
 namespace linnet {
 namespace {
@@ -184,13 +185,6 @@ Json time_summary(std::vector<double> seconds) {
   return {{"median", 1e3 * quantile(seconds, 0.5)},
           {"min", 1e3 * seconds.front()},
           {"max", 1e3 * seconds.back()}};
-}
-
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const std::size_t below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 }  // namespace linnet

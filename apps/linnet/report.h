@@ -59,7 +59,5 @@ void print_summary(const std::string& out, const std::string& text);
 
 /// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.
 Json time_summary(std::vector<double> seconds);
-/// The value below which that share of the sorted values lies.
-double quantile(const std::vector<double>& sorted, double share);
 
 }  // namespace linnet

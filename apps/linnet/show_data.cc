@@ -79,7 +79,8 @@ Json sizes_of(const std::vector<Part>& parts, const DataOptions& options) {
     const auto files = files_named("--data", value, options.kind);
     Json& rows = all.back()["rows"] = Json::array();
     for (const SeriesStretch& stretch : stretches) {
-      rows.push_back({{"file", files[stretch.file].string()}, {"first", stretch.begin}, {"end", stretch.end}});
+      rows.push_back(
+          {{"file", files[stretch.file].string()}, {"first", stretch.begin}, {"end", stretch.end}});
       if (stretch.first_time.empty()) continue;
       rows.back()["first_time"] = stretch.first_time;
       rows.back()["last_time"] = stretch.last_time;
@@ -141,7 +142,8 @@ struct Example {
 /// Without padding.
 Example read_example(const Dataset& data, std::int64_t index) {
   Example example{.index = index, .steps = data.steps(index)};
-  const auto length = static_cast<std::size_t>(data.length()), steps = static_cast<std::size_t>(example.steps);
+  const auto length = static_cast<std::size_t>(data.length()),
+             steps = static_cast<std::size_t>(example.steps);
   const auto columns = static_cast<std::size_t>(data.columns());
   TokenRows rows(data);
   const std::int64_t label = data.read_sequences(index, rows.tokens, rows.targets).front().label;
@@ -254,7 +256,8 @@ void print_sizes(const Json& sizes) {
     for (const Json& stretch : part["rows"]) {
       if (&stretch != &part["rows"].front()) rows.push_back({{"part", ""}});
       rows.back().update(stretch);
-      if (stretch.contains("first_time")) keys = {"part", "examples", "steps", "file", "first", "end", "first_time", "last_time"};
+      if (stretch.contains("first_time"))
+        keys = {"part", "examples", "steps", "file", "first", "end", "first_time", "last_time"};
     }
   }
   print_table(rows, keys);
@@ -313,7 +316,9 @@ void run(const Arguments& arguments) {
   if (draws && image_shape(data).height == 0)
     fail<UsageError>("data", "expected data of pictures for --out, got data of kind \"{}\"",
                      config.data.kind);
-  const std::int64_t wanted = arguments.examples > 0 ? arguments.examples : draws ? most_pictures : most_examples;
+  const std::int64_t wanted = arguments.examples > 0 ? arguments.examples
+                              : draws                ? most_pictures
+                                                     : most_examples;
   const std::int64_t count = std::min(wanted, data.size());
   std::vector<Example> examples;
   for (std::int64_t i = 0; i < count; ++i) examples.push_back(read_example(data, i * data.size() / count));
@@ -324,7 +329,8 @@ void run(const Arguments& arguments) {
   for (const std::string& sentence : doubts_of(config.data, *parts.front().data))
     print_note("warning: " + sentence);
   if (draws)
-    return print_summary(arguments.out, fmt::format("\n{} pictures of {}: {}\n", count, arguments.split, arguments.out));
+    return print_summary(arguments.out,
+                         fmt::format("\n{} pictures of {}: {}\n", count, arguments.split, arguments.out));
   for (const Example& example : examples) print_example(data, config.data, arguments.split, example);
 }
 
@@ -333,17 +339,23 @@ void run(const Arguments& arguments) {
 void add_show(Command& data) {
   auto arguments = std::make_shared<Arguments>();
   arguments->split = "training";
-  Command show = data.add_subcommand("show", "What a configuration reads from its data: parts, labels, columns and examples");
+  Command show = data.add_subcommand(
+      "show", "What a configuration reads from its data: parts, labels, columns and examples");
   show.footer(
       "Example: linnet data show series --data ETTh1.csv\n"
       "         linnet data show mnist-small --data mnist --out digits.png");
   show.add_option("model", arguments->model,
                   "TOML file or name of a shipped configuration; or the folder of a run")
       .required();
-  show.add_option("--data", arguments->data, "as for linnet train; default: that of the configuration or run");
+  show.add_option("--data", arguments->data,
+                  "as for linnet train; default: that of the configuration or run");
   show.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
-  show.add_option("--split", arguments->split, "part that the examples are from").check(one_of(split_names())).capture_default_str();
-  show.add_option("--examples", arguments->examples, "number of examples, evenly spaced; default: 3, or 64 pictures").check(whole(1, most_count));
+  show.add_option("--split", arguments->split, "part that the examples are from")
+      .check(one_of(split_names()))
+      .capture_default_str();
+  show.add_option("--examples", arguments->examples,
+                  "number of examples, evenly spaced; default: 3, or 64 pictures")
+      .check(whole(1, most_count));
   show.add_option("--out", arguments->out, "PNG file for the examples, where they are pictures");
   show.add_flag("--json", arguments->json, "print the result as JSON");
   show.callback([=] { run(*arguments); });

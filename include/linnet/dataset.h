@@ -239,6 +239,12 @@ struct DataOptions {
   /// that lie in no sub-folder.
   std::vector<std::string> class_names = {};
   std::int64_t channels = 0;  ///< of images, 1 or 3; 0: 3 where any of them is in colour
+  /// Series: the names that the columns which are read must have, in their order, as those of a model. Empty:
+  /// any names.
+  std::vector<std::string> column_names = {};
+  /// Series with `columns_apart`: mean and deviation of each column, as those of a model, in place of those
+  /// of the training part.
+  std::optional<ColumnStatistics> statistics = {};
 };
 
 /// The values of `DataOptions::kind`.

@@ -259,7 +259,8 @@ class LINNET_API NumberSession {
 
   /// One draw from these densities, out [targets]; it depends on the seed, the position and the target alone.
   /// The scales are multiplied by `temperature`. Throws as `densities` does, and UsageError for a temperature
-  /// that is negative or not finite.
+  /// that is negative or not finite, and for one above 0 in a model of squared errors, which predicts means
+  /// alone.
   void draw(std::int64_t stream, std::uint64_t seed, std::span<float> out, double temperature = 1);
 
   /// Makes `stream` continue as `source` would.

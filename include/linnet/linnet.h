@@ -16,6 +16,7 @@
 #include "linnet/model.h"
 #include "linnet/reference.h"
 #include "linnet/run_config.h"
+#include "linnet/series.h"
 #include "linnet/similarity.h"
 #include "linnet/tensor.h"
 #include "linnet/tokenizer.h"

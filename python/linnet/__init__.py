@@ -28,11 +28,14 @@ from ._dataset import Dataset
 from ._densities import Densities
 from ._model import Filling, Model, load, random_model
 from ._number_session import NumberSession
+from ._series import Anomalies, Anomaly, Forecast, SeriesScores, forecast, score
 from ._session import Session
 from ._tokenizer import TextStream, Tokenizer
 from ._training import Trainer, Training, evaluate, train
 
 __all__ = [
+    "Anomalies",
+    "Anomaly",
     "ArgumentTypeError",
     "Attention",
     "Context",
@@ -41,11 +44,13 @@ __all__ = [
     "Error",
     "FeatureMap",
     "Filling",
+    "Forecast",
     "Gradients",
     "Mask",
     "Model",
     "NumberSession",
     "OutOfMemoryError",
+    "SeriesScores",
     "Session",
     "Similarity",
     "State",
@@ -64,9 +69,11 @@ __all__ = [
     "families",
     "feature_map",
     "feature_maps",
+    "forecast",
     "instruction_set",
     "load",
     "random_model",
+    "score",
     "settings",
     "shipped_configurations",
     "similarities",

@@ -14,6 +14,9 @@ from . import _core
 
 _of_thread = threading.local()
 
+# Steps of float32 that the numbers of a column vary by at least.
+_LEAST_LEVELS = 64
+
 
 def context_of(context: _core.Context | None) -> _core.Context:
     """The given context, or one that the calling thread keeps, with a thread per processor."""
@@ -40,13 +43,21 @@ def context_for_callbacks(context: _core.Context | None) -> Iterator[_core.Conte
         _of_thread.context = found
 
 
+_INTERFACES = ("__array__", "__array_interface__")
+
+
+def is_array(value) -> bool:
+    """Whether `array_of` takes it."""
+    return isinstance(value, (np.ndarray, memoryview)) or any(hasattr(value, name) for name in (*_INTERFACES, "__dlpack__"))
+
+
 def array_of(operation: str, name: str, value) -> np.ndarray:
-    """A NumPy array: the value itself, or a view of what has NumPy's or the DLPack interface."""
+    """A NumPy array: the value itself, or a view of what has Python's buffers, NumPy's or the DLPack interface."""
     if isinstance(value, np.ma.MaskedArray):
         raise _core.ArgumentTypeError(f"[{operation}] expected {name} without masked elements, got a masked array")
     if isinstance(value, np.ndarray):
         return value
-    converts = any(hasattr(value, interface) for interface in ("__array__", "__array_interface__"))
+    converts = isinstance(value, memoryview) or any(hasattr(value, interface) for interface in _INTERFACES)
     if converts or hasattr(value, "__dlpack__"):
         try:
             return np.asarray(value) if converts else np.from_dlpack(value)
@@ -76,6 +87,27 @@ def floats_of(operation: str, name: str, value, dtype) -> np.ndarray:
     if array.dtype.kind not in "fiu":
         raise _core.ArgumentTypeError(f"[{operation}] expected {name} as numbers, got {array.dtype}")
     return np.ascontiguousarray(array, dtype=dtype)
+
+
+def singles_of(operation: str, name: str, value) -> np.ndarray:
+    """Numbers of the last axis' columns as float32, dense. Columns that vary by few of its steps are refused."""
+    array = np.asarray(value) if isinstance(value, (list, tuple, int, float)) else array_of(operation, name, value)
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = floats_of(operation, name, array, np.float32)
+    exact = array.dtype == np.float32 or array.itemsize < 4
+    for column in range(0 if exact or array.ndim == 0 or array.size == 0 else array.shape[-1]):
+        numbers, rounded = (part[..., column].astype(np.float64).ravel() for part in (array, single))
+        known = np.isfinite(rounded)
+        if not known.any():
+            continue
+        numbers, rounding = numbers[known], np.abs(numbers[known] - rounded[known]).max()
+        least, most = numbers.min(), numbers.max()
+        if most > least and rounding * _LEAST_LEVELS > most - least:
+            raise _core.UsageError(
+                f"[{operation}] expected {name} that float32 can hold, got {least} ... {most} in column {column}, which it rounds "
+                f"by up to {rounding:.3g}; subtract a constant from them"
+            )
+    return single
 
 
 def integers_of(operation: str, name: str, value, dtype) -> np.ndarray:

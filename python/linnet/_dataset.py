@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from . import _core
-from ._arguments import array_of, bytes_of, floats_of, folder_of, integers_of, whole, with_rows
+from ._arguments import array_of, bytes_of, folder_of, is_array, integers_of, singles_of, whole, with_rows
 from ._configuration import assignments_of
 from ._copies import ITSELF, not_copied
 from ._tokenizer import Tokenizer
@@ -88,7 +88,7 @@ class Dataset:
                 raise _core.UsageError(f"[dataset] expected tokens [steps] or [steps, fields], got {list(tokens.shape)}")
             tokens = windows_of(tokens if tokens.ndim == 2 else tokens[:, None], "tokens")
         if values is not None:
-            values = floats_of("dataset", "values", values, np.float32)
+            values = singles_of("dataset", "values", values)
             if values.ndim != 2:
                 raise _core.UsageError(f"[dataset] expected values [steps, columns], got {list(values.shape)}")
             values = windows_of(values, "values")
@@ -304,9 +304,11 @@ def _checked_fields(counted, fields):
     least, largest = counted.min(axis=0), counted.max(axis=0)
     if fields is None:
         fields = [int(token) + 1 for token in largest]
-    for size, low, high in zip(fields, least, largest):
-        if low < 0 or high >= size:
-            raise _core.UsageError(f"[dataset] expected tokens in 0 ... {size - 1}, got {low if low < 0 else high}")
+    if least.min() < 0:
+        raise _core.UsageError(f"[dataset] expected tokens of at least 0, got {least.min()}")
+    for size, high in zip(fields, largest):
+        if high >= size:
+            raise _core.UsageError(f"[dataset] expected tokens in 0 ... {size - 1}, got {high}")
     return fields
 
 
@@ -314,7 +316,7 @@ def _values_of(values):
     """float32 [examples, steps, columns]."""
     array = array_of("dataset", "values", values) if isinstance(values, np.ndarray) else values
     if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-        array = floats_of("dataset", "values", array, np.float32)
+        array = singles_of("dataset", "values", array)
     if array.ndim != 3 or array.size == 0:
         raise _core.UsageError(f"[dataset] expected values [examples, steps, columns], none of them 0, got {list(array.shape)}")
     return with_rows(array)
@@ -385,14 +387,16 @@ Data: TypeAlias = Dataset | np.ndarray | list[Any] | tuple[Any, Any]
 
 
 def dataset_of(operation: str, data: Any, *, or_path: bool = False) -> Dataset:
-    """A data set: itself, or one of an array of tokens or of (tokens, labels). `or_path`: the caller takes paths itself."""
+    """A data set: itself, or one of an array of tokens or real numbers, or of (tokens, labels). `or_path`: the caller takes paths
+    itself."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, tuple) and len(data) == 2:
         return Dataset(*data)
-    if isinstance(data, np.ndarray) and data.dtype.kind == "f":
-        return Dataset(values=data)
-    if isinstance(data, (np.ndarray, list)):
+    if is_array(data):
+        data = array_of(operation, "data", data)
+        return Dataset(values=data) if data.dtype.kind == "f" else Dataset(data)
+    if isinstance(data, list):
         return Dataset(data)
-    kinds = "an array of tokens, (tokens, labels) or a path" if or_path else "an array of tokens or (tokens, labels)"
+    kinds = "an array, (tokens, labels) or a path" if or_path else "an array or (tokens, labels)"
     raise _core.ArgumentTypeError(f"[{operation}] expected a linnet.Dataset, {kinds}, got {type(data).__name__}")

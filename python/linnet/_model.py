@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
@@ -96,6 +97,11 @@ class Model:
     def class_names(self) -> tuple[str, ...]:
         """The names of the labels, in their order; empty where the training data had none."""
         return tuple(self._core.class_names)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of the series that the model was trained with, as its files have them; empty for others."""
+        return tuple(json.loads(self._core.columns_text or "{}").get("names", ()))
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:

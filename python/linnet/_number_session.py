@@ -99,7 +99,8 @@ class NumberSession(Streams):
 
     def draw(self, stream: int = 0, seed: int = 0, *, temperature: float = 1.0) -> np.ndarray:
         """One draw from these densities: [targets], float32. It depends on the seed, the position and the target alone. The
-        scales are multiplied by `temperature`."""
+        scales are multiplied by `temperature`. Raises linnet.UsageError for a temperature above 0 in a model of squared errors,
+        which predicts means alone."""
         return self._core.draw(
             whole("draw", "stream", stream), seed_of("draw", seed), real("draw", "temperature", temperature)
         )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import _core
 from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
-from ._configuration import check_described, configuration, json_of, model_tables
+from ._configuration import assignments_of, check_described, configuration, json_of, model_tables
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
@@ -22,34 +23,53 @@ _CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_sto
 
 @dataclass
 class Training:
-    """What `linnet.train` did. The curves have one number for each update, or for each evaluation, of this call."""
+    """What `linnet.train` did. The curves have one number for each update, or for each evaluation, of this call.
+
+    Attributes
+    ----------
+    model : linnet.Model
+        The model after the last update.
+    step : int
+        Number of the last update.
+    finished : bool
+        Whether all updates were done, or training.patience ended the run.
+    steps : int64 array [updates]
+        The numbers of the updates.
+    bits : float64 array [updates]
+        Bits per counted token or number over the examples of the update.
+    smoothed_bits : float64 array [updates]
+        Their mean, in which a loss weighs 2 % less with each later update.
+    gradient_norm : float64 array [updates]
+        Before clipping.
+    learning_rate : float64 array [updates]
+    evaluation_steps : int64 array [evaluations]
+        The updates after which there were evaluations.
+    evaluation_bits : float64 array [evaluations]
+        Bits per counted token or number of the validation examples.
+    evaluation : dict, optional
+        The last evaluation, as `linnet.evaluate` returns it; None where there was none.
+    best_step : int, optional
+        The update of the run's best evaluation, also of calls before this one; None where there was none.
+    best_bits : float, optional
+        Bits of that evaluation.
+    best_model : linnet.Model, optional
+        The model of that evaluation, which is also in the folder best of `out`.
+    """
 
     model: Model
-    """The model after the last update."""
     step: int
-    """Number of the last update."""
     finished: bool
-    """Whether all updates were done, or training.patience ended the run."""
     steps: np.ndarray
-    """[updates], the numbers of the updates."""
     bits: np.ndarray
-    """[updates], bits per counted token over the examples of the update."""
     smoothed_bits: np.ndarray
-    """[updates], their mean, in which a loss weighs 2 % less with each later update."""
     gradient_norm: np.ndarray
-    """[updates], before clipping."""
     learning_rate: np.ndarray
-    """[updates]."""
     evaluation_steps: np.ndarray
-    """[evaluations]."""
     evaluation_bits: np.ndarray
-    """[evaluations], bits per token of the validation examples."""
-    evaluation: dict[str, Any] | None = field(default=None)
-    """The last evaluation, as `linnet.evaluate` returns it."""
+    evaluation: dict[str, Any] | None = None
     best_step: int | None = None
-    """The update of the run's best evaluation, also of calls before this one. Its model is in the folder best of `out`."""
     best_bits: float | None = None
-    """Bits per token of that evaluation."""
+    best_model: Model | None = None
 
 
 class _Curves:
@@ -107,6 +127,28 @@ def _model_of(operation, model):
     if model is not None and not isinstance(model, Model):
         raise _core.ArgumentTypeError(f"[{operation}] expected a linnet.Model, got {type(model).__name__}")
     return None if model is None else model._core
+
+
+# Keys by which files become examples of another shape than arrays have.
+_SHAPES = {"horizon": 1, "patch": 1, "columns_apart": False, "source_length": 0, "packing": False}
+
+
+def _check_data_keys(tables, settings):
+    """Examples in memory are as they are: of keys that say how files are read, settings are refused, and those of a configuration
+    that would make other steps are warned of."""
+    for key in assignments_of(settings):
+        if key.startswith("data."):
+            raise _core.UsageError(
+                f"[train] expected settings of data.* with a path, got {key.split('=')[0]} for examples in memory, which are as they are"
+            )
+    table = tables.get("data", {})
+    ignored = [key for key, default in _SHAPES.items() if table.get(key, default) != default]
+    if ignored:
+        warnings.warn(
+            f"the configuration's data.{', data.'.join(ignored)} have no effect on examples in memory: each step is one row, and the "
+            "next one is predicted",
+            stacklevel=3,
+        )
 
 
 def _data_of(tables, data, validation):
@@ -181,6 +223,8 @@ def train(
     if resume and out is None:
         raise _core.UsageError("[train] expected out, the folder of the run to resume, got none")
     text = json_of(tables)
+    if not (data is None or isinstance(data, (str, os.PathLike))):
+        _check_data_keys(tables, settings)
     training, held_out = _data_of(tables, data, validation)
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
         folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
@@ -189,8 +233,11 @@ def train(
                 own, text, training, held_out, folder, bool(resume), start, curves.functions()
             )
         model = load(folder)
+        best = os.path.join(folder, "best")
+        best_model = load(best) if os.path.exists(os.path.join(best, "config.json")) else None
     return Training(
         model=model,
+        best_model=best_model,
         steps=curves.of_steps("step", np.int64),
         bits=curves.of_steps("bits"),
         smoothed_bits=curves.of_steps("smoothed_bits"),

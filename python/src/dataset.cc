@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -170,7 +171,19 @@ nb::tuple open_for_run(const std::string& config, const std::string& source) {
   return open(run.data);
 }
 
-/// Data in the form that a model takes, with settings as "data.columns=load,wind".
+/// The names in a list with commas between them, without the blanks around them.
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  std::istringstream text(list);
+  for (std::string name; std::getline(text, name, ',');) {
+    const auto begin = name.find_first_not_of(" \t"), end = name.find_last_not_of(" \t");
+    names.push_back(begin == std::string::npos ? "" : name.substr(begin, end + 1 - begin));
+  }
+  return names;
+}
+
+/// Data in the form that a model takes, with settings as "data.columns=load,wind". Columns that are chosen
+/// may have other names than the model's, but not the same in another order.
 DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind,
                         const std::vector<std::string>& settings) {
   RunConfig run;
@@ -180,6 +193,9 @@ DataOptions options_for(const ModelObject& model, const std::string& source, con
     if (!key.starts_with("data.") || key == "data.kind" || key == "data.path")
       refuse("dataset", "settings data.* other than data.kind and data.path", key);
     run.set(assignment);
+    if (key == "data.columns" &&
+        !std::ranges::is_permutation(names_in(run.data.columns), run.data.column_names))
+      run.data.column_names.clear();
   }
   return run.data;
 }

@@ -120,6 +120,7 @@ void bind_reference(nanobind::module_& module);
 void bind_model(nanobind::module_& module);
 void bind_session(nanobind::module_& module);
 void bind_number_session(nanobind::module_& module);
+void bind_series(nanobind::module_& module);
 void bind_dataset(nanobind::module_& module);
 void bind_tokenizer(nanobind::module_& module);
 void bind_torch_attention(nanobind::module_& module);

@@ -154,6 +154,7 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("masked", [](const ModelObject& self) { return self.model->config().masked(); })
       .def_prop_ro("mask_token", [](const ModelObject& self) { return self.model->config().mask_token(); })
       .def_prop_ro("class_names", [](const ModelObject& self) { return self.model->assets().class_names; })
+      .def_prop_ro("columns_text", [](const ModelObject& self) { return self.model->assets().columns; })
       .def_prop_ro("has_tokenizer",
                    [](const ModelObject& self) { return !self.model->assets().tokenizer.empty(); })
       .def_prop_ro("parameter_count", [](const ModelObject& self) { return self.model->parameter_count(); })

@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   bind_model(module);
   bind_session(module);
   bind_number_session(module);
+  bind_series(module);
   bind_tokenizer(module);
   bind_dataset(module);
   bind_torch_attention(module);

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +17,7 @@
 #include "context.h"
 #include "dataset.h"
 #include "errors.h"
+#include "interrupts.h"
 #include "linnet/run_config.h"
 #include "model.h"
 
@@ -62,7 +63,8 @@ nb::dict dict_of(const StepReport& report) {
 nb::dict dict_of(const Evaluation& evaluation) {
   nb::dict row;
   row["bits"] = evaluation.bits;
-  row["perplexity"] = evaluation.perplexity;
+  // Of real numbers it is none.
+  if (std::isnan(evaluation.squared_error)) row["perplexity"] = evaluation.perplexity;
   row["accuracy"] = evaluation.accuracy;
   row["tokens"] = evaluation.tokens;
   row["examples"] = evaluation.examples;
@@ -82,25 +84,6 @@ nb::dict dict_of(const Evaluation& evaluation) {
   add("value_nats", evaluation.value_nats);
   return row;
 }
-
-/// Whether Python has a signal to handle: the exception of its handler is then set and is thrown at the end.
-class Interrupts {
- public:
-  bool raised() {
-    if (thrown_) return true;
-    const nb::gil_scoped_acquire acquired;
-    if (PyErr_CheckSignals() == 0) return false;
-    thrown_.emplace();
-    return true;
-  }
-  /// Under the interpreter's lock.
-  void rethrow() const {
-    if (thrown_) throw nb::python_error(*thrown_);
-  }
-
- private:
-  std::optional<nb::python_error> thrown_;
-};
 
 TrainingCallbacks callbacks_of(nb::dict functions, Interrupts& interrupts) {
   const auto function = [&](const char* name) -> nb::handle {
@@ -163,22 +146,12 @@ nb::dict train_model(SharedContext& context, const std::string& json, const Data
 
 nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const DatasetObject& data,
                         std::int64_t examples, std::int64_t batch, bool accuracy) {
-  Interrupts interrupts;
   Evaluation result;
-  bool stopped = false;
-  {
-    const Computing turn(context.mutex);
-    struct Stop {};
-    try {
-      result =
-          evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy, {}, nullptr, [&] {
-            if (interrupts.raised()) throw Stop();
-          });
-    } catch (const Stop&) {
-      stopped = true;
-    }
-  }
-  if (stopped) interrupts.rethrow();
+  interruptible([&](const auto& stop) {
+    const std::lock_guard<CallMutex> turn(context.mutex);
+    result = evaluate(context.context, *model.model, *data.dataset, examples, batch, accuracy, {}, nullptr,
+                      [&] { stop(); });
+  });
   return dict_of(result);
 }
 

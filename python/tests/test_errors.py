@@ -364,7 +364,7 @@ TRAINING = {
     ),
     "another length": (lambda: linnet.train(tiny(), TOKENS[:, :20]), "model.length = 20 as the data has, got 24"),
     "tokens of another type": (lambda: linnet.train(tiny(), TOKENS.astype(float)), "values [examples, steps, columns]"),
-    "masked tokens": (lambda: linnet.train(tiny(), np.ma.masked_equal(TOKENS, 3)), "tokens without masked elements"),
+    "masked tokens": (lambda: linnet.train(tiny(), np.ma.masked_equal(TOKENS, 3)), "data without masked elements"),
     "masked values": (
         lambda: linnet.Dataset(values=np.ma.masked_equal(np.ones((2, 3, 1), np.float32), 1)),
         "values without masked elements",
@@ -410,7 +410,7 @@ TRAINING = {
     ),
     "evaluating on a path as validation": (
         lambda: linnet.train(tiny(), TOKENS, validation="book.txt"),
-        "an array of tokens or (tokens, labels), got str",
+        "an array or (tokens, labels), got str",
     ),
     "evaluating nothing": (lambda: linnet.evaluate(None, TOKENS), "a linnet.Model, got None"),
     "evaluating other data": (

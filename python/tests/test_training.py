@@ -324,7 +324,9 @@ def test_series_are_opened_with_settings(tmp_path):
     assert linnet.evaluate(result.model, validation)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
     training, same = linnet.Dataset.open(path, result.model, settings=columns)
     assert len(same) == len(validation) and len(training) == 100 - 8 + 1
-    other = linnet.Dataset.open(path, result.model, split="validation", settings={**columns, "data.columns": "a,d"})
+    with pytest.raises(linnet.UsageError, match="expected the columns d, a of the model, got a, d"):
+        linnet.Dataset.open(path, result.model, split="validation", settings={**columns, "data.columns": "a,d"})
+    other = linnet.Dataset.open(path, result.model, split="validation", settings={**columns, "data.columns": "a,c"})
     assert linnet.evaluate(result.model, other)["bits"] != pytest.approx(result.evaluation["bits"], rel=1e-3)
     # Another file for testing, beside the one that says what the columns are.
     lines = path.read_text().splitlines(keepends=True)

@@ -21,6 +21,7 @@
 #include "data/windows.h"
 #include "io/csv.h"
 #include "io/file.h"
+#include "io/json.h"
 
 namespace linnet {
 namespace {
@@ -126,6 +127,24 @@ Layout layout_of(const std::vector<std::string>& header, const std::vector<std::
     layout.columns.push_back(column);
   }
   return layout;
+}
+
+/// Throws UsageError where the columns have other names than `expected`, or another order.
+void check_names(const std::vector<std::string>& expected, const std::vector<std::string>& columns,
+                 const std::string& origin) {
+  std::vector<std::string> found = columns;
+  std::ranges::transform(found, found.begin(), as_json_text);
+  if (expected.empty() || found == expected) return;
+  const auto [wanted, got] = std::ranges::mismatch(expected, found);
+  const auto name = [](const auto& at, const auto& end) {
+    return at == end ? "none" : fmt::format("\"{}\"", *at);
+  };
+  fail<UsageError>(
+      "data",
+      "{}: expected the columns {} of the model, got {}: column {} is {} in the model and {} in the "
+      "file",
+      origin, fmt::join(expected, ", "), fmt::join(found, ", "), wanted - expected.begin() + 1,
+      name(wanted, expected.end()), name(got, found.end()));
 }
 
 /// Adds the time of a record.
@@ -451,6 +470,7 @@ Series parse_series(std::string_view text, const std::string& origin, const Data
   const Layout layout = layout_of(header, csv.cells(), origin, options);
   Series series;
   for (const std::size_t column : layout.columns) series.columns.push_back(header[column]);
+  check_names(options.column_names, series.columns, origin);
   series.ranges.resize(series.columns.size());
   if (layout.time) series.time = header[*layout.time];
   // A cell needs a byte of text at least, for a comma or the end of a line.
@@ -515,11 +535,15 @@ std::int64_t training_rows(const Series& series, const DataOptions& options, con
 Datasets open_series(const DataOptions& options, const Parts& parts) {
   check_options(options);
   const std::vector<fs::path> files = files_named("data.path", options.path, options.kind);
-  // The training part is read in any case, for its statistics.
+  // They are read in any case, for the statistics of the training part and the names of the columns.
   const auto series = std::make_shared<const AllSeries>(read_all(files, options));
   std::vector<Stretch> training, validation, test;
   const std::string split = split_of(options);
-  if (!options.validation.empty()) {
+  if (!parts.training && !parts.validation && !options.test.empty() &&
+      (options.statistics || !options.columns_apart)) {
+    // Nothing of these files counts.
+    for (std::size_t i = 0; i < series->size(); ++i) training.push_back({i, 0, (*series)[i].rows()});
+  } else if (!options.validation.empty()) {
     training = whole_files(*series, files, options);
   } else {
     for (std::size_t i = 0; i < series->size(); ++i) {
@@ -536,7 +560,11 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
   setting->patch = options.patch;
   setting->apart = options.columns_apart;
   check_digits(*series, files);
-  setting->statistics = statistics_of(*series, training);
+  const bool given = options.columns_apart && options.statistics;
+  setting->statistics = given ? *options.statistics : statistics_of(*series, training);
+  if (setting->statistics.mean.size() != series->front().columns.size())
+    fail<UsageError>("data", "{}: expected {} columns as the model has, got {}", files[0].string(),
+                     setting->statistics.mean.size(), series->front().columns.size());
   setting->form = series_form(options);
 
   const auto own_files = [&](const char* key, const std::string& value, const char* part) {

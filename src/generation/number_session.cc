@@ -296,6 +296,11 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
     fail<UsageError>("draw", "expected memory for {} numbers, got {}", targets, out.size());
   if (!(temperature >= 0) || std::isinf(static_cast<float>(temperature)))
     fail<UsageError>("draw", "expected a finite temperature of at least 0, got {}", temperature);
+  if (temperature > 0 && impl_->config().value_head == ValueDistribution::squared_error)
+    fail<UsageError>("draw",
+                     "expected a model of densities (model.value_head = \"gaussian\" or \"student-t\"), got "
+                     "\"{}\", which predicts means alone: temperature 0 gives them",
+                     name_of(impl_->config().value_head));
   const View<const float> parameters = impl_->prediction("draw", stream);
   Workspace workspace(impl_->context);
   const std::span<float> uniform = workspace.array<float>(2 * targets);

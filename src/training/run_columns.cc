@@ -87,11 +87,14 @@ void RunColumns::take_form(DataOptions& data) const {
   if (!form.missing.empty()) data.missing = form.missing;
   data.split = form.split;
   data.columns_apart = !applied.mean.empty();
-  take_names(data);
+  take_columns(data);
 }
 
-void RunColumns::take_names(DataOptions& data) const {
-  if (data.kind != "series" || !data.columns.empty()) return;
+void RunColumns::take_columns(DataOptions& data) const {
+  if (data.kind != "series" || names.empty()) return;
+  data.column_names = names;
+  if (!applied.mean.empty()) data.statistics = applied;
+  if (!data.columns.empty()) return;
   const std::string list = fmt::format("{}", fmt::join(names, ","));
   // The names are kept as UTF-8: a replacement character stands for what a file has in its place.
   if (comma_separated(list) == names && list.find("\uFFFD") == std::string::npos) data.columns = list;
@@ -113,21 +116,6 @@ std::string RunColumns::text() const {
   for (const auto& [key, member] : keys_of_form)
     if (!(form.*member).empty()) json[key] = form.*member;
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-void RunColumns::check(const char* command, const std::string& origin, std::vector<std::string> found) const {
-  if (sound) fail<UsageError>(command, "{}: expected a model of a series, got one of sound", origin);
-  std::ranges::transform(found, found.begin(), as_json_text);
-  if (found == names) return;
-  const auto [expected, got] = std::ranges::mismatch(names, found);
-  const auto name = [](const auto& at, const auto& end) {
-    return at == end ? "none" : fmt::format("\"{}\"", *at);
-  };
-  fail<UsageError>(command,
-                   "{}: expected the columns {} of the run, got {}: column {} is {} in the run and {} in the "
-                   "file",
-                   origin, fmt::join(names, ", "), fmt::join(found, ", "), expected - names.begin() + 1,
-                   name(expected, names.end()), name(got, found.end()));
 }
 
 void RunColumns::check(const char* command, const std::string& origin, const SoundFormat& found) const {

@@ -27,10 +27,10 @@ struct RunColumns {
   /// Has `data` of the kind of the run's read as those of the run were read, their columns by their names.
   void take_form(DataOptions& data) const;
 
-  /// Has a series in which no columns are named read by the names of the run's columns, so that a file may
-  /// have others too, or these in another order. Names that are no list as data.columns, or were not UTF-8,
-  /// change nothing.
-  void take_names(DataOptions& data) const;
+  /// Has a series read with the columns of the run, and with their statistics where these are apart. Where
+  /// `data` name none, the columns are found by their names, so that a file may have others too, or these in
+  /// another order; but for names that are no list as data.columns, or were not UTF-8.
+  void take_columns(DataOptions& data) const;
 
   /// The frames of a step of sound, as a model of `config` takes them.
   std::int64_t frames_of_step(const ModelConfig& config) const;
@@ -43,10 +43,6 @@ struct RunColumns {
 
   /// Back to text; empty where there is nothing to say.
   std::string text() const;
-
-  /// Throws UsageError, naming `command`, where the columns `found` in `origin` are others or in another
-  /// order, or the run has sound.
-  void check(const char* command, const std::string& origin, std::vector<std::string> found) const;
 
   /// Throws UsageError, naming `command`, where the sound in `origin` has another rate or other channels, or
   /// the run has other data than sound.

@@ -156,9 +156,9 @@ TEST_F(SeriesProgram, ColumnsWhoseNamesCannotBeListedKeepTheirOrder) {
   for (const char* command : {"forecast", "score"}) {
     succeed({command, path("run"), "--data", path("series.csv")});
     refuses(usage, {command, path("run"), "--data", path("swapped.csv")},
-            {"swapped.csv", "column 1 is \"wave, m\" in the run and \"ramp\" in the file"});
+            {"swapped.csv", "column 1 is \"wave, m\" in the model and \"ramp\" in the file"});
     refuses(usage, {command, path("run"), "--data", path("more.csv")},
-            {"column 3 is none in the run and \"noise\" in the file"});
+            {"column 3 is none in the model and \"noise\" in the file"});
   }
 }
 

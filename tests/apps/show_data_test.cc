@@ -39,8 +39,15 @@ class ShowData : public testing::Test {
 
 TEST_F(ShowData, ASeriesByRowsTimesAndColumns) {
   write_series();
-  const Strings words = {"series",          "--data",       "hours.csv", "--set", "data.length=10", "data.patch=1",
-                         "data.horizon=1", "data.columns_apart=false", "data.split=0.8,0.9"};
+  const Strings words = {"series",
+                         "--data",
+                         "hours.csv",
+                         "--set",
+                         "data.length=10",
+                         "data.patch=1",
+                         "data.horizon=1",
+                         "data.columns_apart=false",
+                         "data.split=0.8,0.9"};
   const Json found = json(words);
   EXPECT_EQ(found["kind"], "series");
   ASSERT_EQ(found["parts"].size(), 3u);
@@ -86,7 +93,8 @@ TEST_F(ShowData, LabelsAreCountedInEveryPart) {
   std::string lines;
   for (int i = 0; i < 20; ++i) lines += fmt::format("{}\tline {}\n", i % 4 == 0 ? "odd" : "even", i);
   folder_.file("lines.tsv", lines);
-  const Json found = json({"classify-lines", "--data", "lines.tsv", "--examples", "2", "--split", "validation"});
+  const Json found =
+      json({"classify-lines", "--data", "lines.tsv", "--examples", "2", "--split", "validation"});
   ASSERT_EQ(found["labels"].size(), 2u);
   EXPECT_EQ(found["labels"][0], (Json{{"label", "even"}, {"training", 13}, {"validation", 2}}));
   EXPECT_EQ(found["labels"][1], (Json{{"label", "odd"}, {"training", 5}, {"validation", 0}}));
@@ -94,12 +102,14 @@ TEST_F(ShowData, LabelsAreCountedInEveryPart) {
   EXPECT_EQ(found["examples"][1]["label"], "even");
   EXPECT_EQ(found["examples"][1]["text"], "line 19");
   EXPECT_THAT(show({"classify-lines", "--data", "lines.tsv"}).out,
-              AllOf(HasSubstr("even         13           2"), HasSubstr("label odd, 6 steps"), HasSubstr("\nline 0\n")));
+              AllOf(HasSubstr("even         13           2"), HasSubstr("label odd, 6 steps"),
+                    HasSubstr("\nline 0\n")));
 }
 
 TEST_F(ShowData, PairsInBothForms) {
   folder_.file("pairs.tsv", "to\tfro\nup\tdown\n");
-  const Strings words = {"pairs", "--data", "pairs.tsv", "--examples", "1", "--set", "data.validation=pairs.tsv"};
+  const Strings words = {
+      "pairs", "--data", "pairs.tsv", "--examples", "1", "--set", "data.validation=pairs.tsv"};
   EXPECT_THAT(show(words).out, AllOf(HasSubstr("4 steps, 4 targets that count"), HasSubstr("\nto → fro\n")));
   EXPECT_THAT(json(words)["examples"][0]["source"].get<std::vector<int>>(), ElementsAre('t', 'o'));
   const Json found = json(joined(words, {"data.source_length=0"}));
@@ -110,7 +120,8 @@ TEST_F(ShowData, PairsInBothForms) {
 
 TEST_F(ShowData, PicturesAsOnePicture) {
   const Strings words = {"digits", "--set", "data.examples=30", "--split", "validation"};
-  EXPECT_THAT(show(joined(words, {"--out", "digits.png"})).out, HasSubstr("3 pictures of validation: digits.png"));
+  EXPECT_THAT(show(joined(words, {"--out", "digits.png"})).out,
+              HasSubstr("3 pictures of validation: digits.png"));
   const Image image = read_png(folder_.path() / "digits.png");
   EXPECT_GT(image.width, 32);
   EXPECT_EQ(json(words)["examples"][0]["tokens"].size(), 256u);
@@ -119,13 +130,17 @@ TEST_F(ShowData, PicturesAsOnePicture) {
 
 TEST_F(ShowData, OfARunWithItsOwnDataAndWithOthers) {
   write_series();
-  succeed({"train", "anomalies", "--data", "hours.csv", "--out", "run", "--set", "data.length=10", "model.length=10",
-           "model.layers=1", "model.heads=1", "model.width=16", "training.steps=1", "data.split=0.8,0.9"},
+  succeed({"train", "anomalies", "--data", "hours.csv", "--out", "run", "--set", "data.length=10",
+           "model.length=10", "model.layers=1", "model.heads=1", "model.width=16", "training.steps=1",
+           "data.split=0.8,0.9"},
           {.folder = folder_.path().string()});
   EXPECT_EQ(json({"run"})["parts"][0]["examples"], 71);
-  folder_.file("fewer.csv", "date,wave,level\n2024-01-01,1,2\n2024-01-02,2,2\n2024-01-03,1,2\n2024-01-04,2,2\n"
-                            "2024-01-05,1,2\n2024-01-06,2,2\n2024-01-07,3,2\n2024-01-08,1,2\n");
-  EXPECT_EQ(json({"run", "--data", "fewer.csv", "--set", "data.length=2", "data.split=0.5,0.8"})["parts"][0]["examples"], 3);
+  folder_.file("fewer.csv",
+               "date,wave,level\n2024-01-01,1,2\n2024-01-02,2,2\n2024-01-03,1,2\n2024-01-04,2,2\n"
+               "2024-01-05,1,2\n2024-01-06,2,2\n2024-01-07,3,2\n2024-01-08,1,2\n");
+  EXPECT_EQ(json({"run", "--data", "fewer.csv", "--set", "data.length=2",
+                  "data.split=0.5,0.8"})["parts"][0]["examples"],
+            3);
 }
 
 TEST_F(ShowData, WarnsAsTrainingDoes) {
@@ -139,7 +154,8 @@ TEST_F(ShowData, RefusesWhatItCannotShow) {
   const std::string text = folder_.file("book.txt", std::string(5000, 'a'));
   refuses(usage, {"data", "show", "nothing/here"}, {"nothing/here"});
   refuses(usage, {"data", "show", folder_.path().string()}, {"a configuration or the folder of a run"});
-  refuses(usage, {"data", "show", "text", "--data", text, "--split", "test"}, {"training or validation", "test"});
+  refuses(usage, {"data", "show", "text", "--data", text, "--split", "test"},
+          {"training or validation", "test"});
   refuses(usage, {"data", "show", "text", "--data", text, "--out", (folder_.path() / "a.png").string()},
           {"pictures", "text"});
   refuses(usage, {"data", "show", "digits", "--examples", "0"}, {"--examples"});

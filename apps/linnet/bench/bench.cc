@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/fail.h"
+#include "base/quantile.h"
 #include "checks.h"
 #include "commands.h"
 #include "kernels/dense.h"

@@ -5,6 +5,7 @@
 
 #include "attention/family.h"
 #include "base/fail.h"
+#include "base/quantile.h"
 #include "base/random.h"
 #include "bench/bench.h"
 #include "checks.h"

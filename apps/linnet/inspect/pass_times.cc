@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/memory.h"
+#include "base/quantile.h"
 #include "bench/bench.h"
 #include "bench/random_training.h"
 #include "linnet/error.h"

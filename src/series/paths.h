@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "linnet/generation.h"
-#include "series_input.h"
+#include "series/input.h"
 
 namespace linnet {
 
@@ -23,6 +23,7 @@ struct SeriesDraws {
   std::uint64_t seed = 0;    ///< of the first sample; each next one adds 1
   double temperature = 1;    ///< as in NumberSession::draw
   int threads = 0;
+  SeriesProgress progress = {};
 };
 
 /// The rows that the model reads before it draws `steps` rows: those of whole steps, `context` of them or as
@@ -61,7 +62,7 @@ class SeriesPaths {
   /// The next `count` rows of all streams, from one prediction; they then take them.
   void extend(std::int64_t first, std::int64_t count);
 
-  const SeriesInput& input_;
+  const SeriesInput& input_;  // lives longer
   SeriesDraws draws_;
   std::int64_t row_columns_;
   NumberSession session_;

@@ -1,11 +1,11 @@
-#include "series_paths.h"
+#include "series/paths.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/fail.h"
 #include "base/memory.h"
-#include "report.h"
+#include "base/quantile.h"
 
 namespace linnet {
 
@@ -64,8 +64,10 @@ SeriesPaths::SeriesPaths(const SeriesInput& input, const SeriesDraws& draws)
   read_context(draws.context);
   // Rows of whole steps, which the model can take again.
   const std::int64_t together = input.horizon() / input.patch() * input.patch();
-  for (std::int64_t step = 0; step < draws.steps; step += together)
+  for (std::int64_t step = 0; step < draws.steps; step += together) {
+    if (draws.progress) draws.progress(step, draws.steps);
     extend(step, std::min(together, draws.steps - step));
+  }
 }
 
 double SeriesPaths::at(std::int64_t sample, std::int64_t step, std::int64_t column) const {
