@@ -66,9 +66,9 @@ struct ForecastOptions {
 };
 
 /// Draws of the rows behind the last one of a series, [samples, steps, columns]; one of means where the model
-/// predicts means alone (model.value_head = "squared-error"). A draw depends on the seed and its number alone.
-/// Throws UsageError for options outside their range, fewer rows than a step has and more steps than learned
-/// positions leave, Error for predictions that are not finite.
+/// predicts means alone (model.value_head = "squared-error"). A draw depends on the seed and its number
+/// alone. Throws UsageError for options outside their range, fewer rows than a step has and more steps than
+/// learned positions leave, Error for predictions that are not finite.
 LINNET_API std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& options = {});
 
 /// −log densities of the numbers of a series, in nats, each given the steps before its own.
@@ -84,7 +84,8 @@ struct SeriesScores {
 /// The scores of all rows, read as a stream, with memory that does not grow in the linear family. A model of
 /// squared errors scores by normal densities of one deviation of the training data. Throws Error for a row
 /// whose score is not finite.
-LINNET_API SeriesScores score(const ModelSeries& series, int threads = 0, const SeriesProgress& progress = {});
+LINNET_API SeriesScores score(const ModelSeries& series, int threads = 0,
+                              const SeriesProgress& progress = {});
 
 struct AnomalyOptions {
   std::int64_t window = 1;  ///< scores are means over so many last rows

@@ -189,11 +189,13 @@ class Dataset:
             The kind of data where the name does not tell: digits, mnist, cifar10, images, text, bytes, copy, fasta, tokens,
             lines, pairs, reverse, series, sound.
         split : str, optional
-            "training", "validation", or "test", which takes all of the files.
+            "training", "validation", or "test", which takes all of the files, also those that the model was trained with; with the
+            setting data.split the part behind it.
         settings : mapping, optional
             How the files are read and divided, by the keys ``data.*`` of a configuration other than data.kind and data.path:
             ``{"data.columns": "load,wind", "data.split": "2017-01-01,2018-01-01"}``. `linnet.settings` lists them. Without them
-            series, sound and files of tokens are read as those that the model was trained with, which its folder says.
+            series, sound and files of tokens are read as those that the model was trained with, which its folder says: a series with
+            the columns of these names, and where columns are apart by their statistics.
 
         Raises
         ------

@@ -189,7 +189,7 @@ def train(
         The examples of evaluations. Without them those of the files, for which `settings` may name others
         (``"data.validation"``); arrays are evaluated on the training examples.
     settings : mapping, optional
-        Values in place of those of `config`: ``{"training.steps": 200}``.
+        Values in place of those of `config`: ``{"training.steps": 200}``. Examples in memory take none of data.*.
     callbacks : mapping or object, optional
         Functions on_step(report), on_evaluation(step, evaluation), on_sample(step, model), on_message(text) and should_stop(),
         after whose True training ends. An exception in one of them ends it too.
@@ -264,7 +264,7 @@ def evaluate(
     Parameters
     ----------
     model : linnet.Model
-    data : linnet.Dataset, array [examples, length], (tokens, labels) or path
+    data : linnet.Dataset, array as in `linnet.train`, (tokens, labels) or path
         A path names files, of which the validation examples are taken.
     examples : int
         So many evenly spaced ones; 0 for all.
@@ -279,10 +279,12 @@ def evaluate(
     Returns
     -------
     dict
-        bits (per token), perplexity, accuracy (NaN where it was not asked for), tokens, examples, and non_positive, the share of
-        queries whose linear attention had no positive denominator. Models of several fields add field_bits; those of real numbers
-        squared_error, absolute_error, naive_squared_error and naive_absolute_error, in deviations of the training data; those of
-        both token_bits and value_nats; classifiers confusion, [classes * classes] by row.
+        bits (per token or number), accuracy (NaN where it was not asked for), tokens (what was counted), examples, and non_positive,
+        the share of queries whose linear attention had no positive denominator. Models of tokens and labels add perplexity, those of
+        several fields field_bits; those of real numbers squared_error, absolute_error, naive_squared_error and
+        naive_absolute_error, with steps of several rows also seasonal_squared_error and seasonal_absolute_error, all in deviations of
+        the training data; those of both token_bits and value_nats; classifiers of up to 1,000 classes confusion, [classes * classes]
+        by row.
     """
     core = _model_of("evaluate", model)
     if core is None:

@@ -55,11 +55,9 @@ ScoresObject score_series(const ModelSeries& series, int threads) {
 
 nb::tuple anomalies(const ScoresObject& self, std::int64_t window, double threshold, double quantile,
                     std::int64_t calibrate, std::int64_t gap) {
-  Anomalies found = find_anomalies(self.scores, {.window = window,
-                                                 .threshold = threshold,
-                                                 .quantile = quantile,
-                                                 .calibrate = calibrate,
-                                                 .gap = gap});
+  Anomalies found = find_anomalies(
+      self.scores,
+      {.window = window, .threshold = threshold, .quantile = quantile, .calibrate = calibrate, .gap = gap});
   nb::list rows;
   for (const auto& [first, last, highest, column] : found.found)
     rows.append(nb::make_tuple(first, last, highest, column));

@@ -53,8 +53,8 @@ SeriesInput series_input(const char* command, std::shared_ptr<const Model> model
   if (columns) input.applied = columns->applied;
   const std::optional<Columns>& layer = network_of(*input.model).columns();
   if (!columns && layer && layer->shape().series() == 1 && layer->is_unscaled())
-    fail<UsageError>(command,
-                     "expected a model with columns.json, with the statistics of each column, got one without");
+    fail<UsageError>(
+        command, "expected a model with columns.json, with the statistics of each column, got one without");
   if (!input.applied.mean.empty() && input.row_columns() != 1)
     fail<UsageError>(
         command, "expected a model of one column, which columns.json with means stands for, got one of {}",
