@@ -193,9 +193,9 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
 /// begin with the byte order mark of UTF-8.
 ///
-/// Kinds ignore `path`, `length`, `size`, `levels`, `labels`, `examples`, `seed` and the members without a
-/// key of linnet/run_config.h that they do not use. Any other member must have its default where the kind
-/// does not use it.
+/// Kinds that are made up have no `path`, and kinds ignore `length`, `size`, `levels`, `labels`, `examples`,
+/// `seed` and the members without a key of linnet/run_config.h that they do not use. Any other member must
+/// have its default where the kind does not use it.
 struct DataOptions {
   std::string kind = "digits";
   std::string path = {};

@@ -38,8 +38,8 @@ class LINNET_API ModelSeries {
   const std::vector<std::string>& columns() const;
   /// [rows, columns].
   std::span<const float> values() const;
-  /// The time of a row as text. Of one behind the last, which go on with the distance of the last rows. Empty
-  /// without times, and behind rows whose distances differ.
+  /// The time of a row as text. Of one behind the last, where the last three rows have equal distances, or
+  /// are months apart. Empty otherwise, and without times.
   std::string time(std::int64_t row) const;
 
   struct Impl;

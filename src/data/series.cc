@@ -441,20 +441,58 @@ void check_options(const DataOptions& options) {
     fail<UsageError>("data", "expected data.missing among refuse, forward-fill, got \"{}\"", options.missing);
 }
 
+/// How the times of a series go on behind its last row.
+struct Stride {
+  std::int64_t distance = 0;  ///< between rows, where it is not of months
+  int months = 0;
+  bool month_ends = false;
+};
+
+/// Nothing where the last three rows tell none. Months where these have the same day of the month, or are the
+/// last days of their months. Months of 31 days in a row are distances of 31 days, too: the row before them
+/// then decides.
+std::optional<Stride> stride_of(const Series& series) {
+  const auto count = static_cast<std::int64_t>(series.times.size());
+  if (count < 3) return {};
+  const auto at = [&](std::int64_t row) {
+    return Timestamp{series.times[static_cast<std::size_t>(count - row)], series.calendar, series.utc};
+  };
+  const auto distance = [&](std::int64_t row) -> std::optional<std::int64_t> {
+    std::int64_t between = 0;
+    if (__builtin_sub_overflow(at(row - 1).value, at(row).value, &between)) return {};
+    return between;
+  };
+  const auto months = [&](std::int64_t row) { return months_between(at(row), at(row - 1)); };
+  const bool even = distance(2) && distance(2) == distance(3), monthly = months(2) && months(2) == months(3);
+  const bool evenly_before = count > 3 && even && distance(4) == distance(2) && months(4) != months(2);
+  if (monthly && !evenly_before)
+    return Stride{.months = *months(2),
+                  .month_ends = is_month_end(at(1)) && is_month_end(at(2)) && is_month_end(at(3))};
+  if (!even) return {};
+  return Stride{.distance = *distance(2)};
+}
+
 }  // namespace
 
 std::string Series::time_text(std::int64_t row) const {
   const auto count = static_cast<std::int64_t>(times.size());
-  const auto at = [&](std::int64_t i) { return times[static_cast<std::size_t>(i)]; };
-  if (row < count) return timestamp_text({at(row), calendar, utc});
-  std::int64_t step = 0, before = 0, time = 0;
-  const bool even = count >= 3 && !__builtin_sub_overflow(at(count - 1), at(count - 2), &step) &&
-                    !__builtin_sub_overflow(at(count - 2), at(count - 3), &before) && step == before;
-  if (!even) return {};
+  const auto at = [&](std::int64_t i) {
+    return Timestamp{times[static_cast<std::size_t>(i)], calendar, utc};
+  };
+  if (row < count) return timestamp_text(at(row));
+  const std::optional<Stride> stride = stride_of(*this);
+  if (!stride) return {};
   const std::int64_t beyond = row - count + 1;
-  if (__builtin_mul_overflow(beyond, step, &time) || __builtin_add_overflow(time, at(count - 1), &time))
-    fail("data", "expected times that go on within 64 bits, got {} steps of {} after {}", beyond, step,
-         at(count - 1));
+  // As far as the calendar of the standard library goes.
+  constexpr std::int64_t most_months = 12 * 20000;
+  if (stride->months > 0 && beyond <= most_months / stride->months)
+    return timestamp_text(
+        months_later(at(count - 1), static_cast<int>(beyond) * stride->months, stride->month_ends));
+  std::int64_t time = 0;
+  if (stride->months > 0 || __builtin_mul_overflow(beyond, stride->distance, &time) ||
+      __builtin_add_overflow(time, times.back(), &time))
+    fail("data", "expected times that go on within 64 bits, got {} steps after {}", beyond,
+         timestamp_text(at(count - 1)));
   return timestamp_text({time, calendar, utc});
 }
 

@@ -69,7 +69,47 @@ std::optional<std::chrono::minutes> take_offset(std::string_view& text) {
   return sign * (std::chrono::hours(*hours) + std::chrono::minutes(*minutes));
 }
 
+/// A date and the time of day.
+struct Civil {
+  std::chrono::year_month_day date;
+  std::chrono::microseconds of_day;
+};
+
+Civil civil_of(const Timestamp& time) {
+  const std::chrono::sys_time<std::chrono::microseconds> point{std::chrono::microseconds(time.value)};
+  const auto day = std::chrono::floor<std::chrono::days>(point);
+  return {day, point - day};
+}
+
+std::chrono::year_month_day month_end(std::chrono::year_month month) { return month / std::chrono::last; }
+
+bool is_month_end(const std::chrono::year_month_day& date) {
+  return date == month_end(date.year() / date.month());
+}
+
 }  // namespace
+
+bool is_month_end(const Timestamp& time) { return time.calendar && is_month_end(civil_of(time).date); }
+
+std::optional<int> months_between(const Timestamp& from, const Timestamp& to) {
+  if (!from.calendar || !to.calendar || to.value <= from.value) return {};
+  const Civil a = civil_of(from), b = civil_of(to);
+  const bool same_day = a.date.day() == b.date.day(), ends = is_month_end(a.date) && is_month_end(b.date);
+  if (a.of_day != b.of_day || !(same_day || ends)) return {};
+  const auto month = [](const Civil& civil) { return civil.date.year() / civil.date.month(); };
+  return static_cast<int>((month(b) - month(a)).count());
+}
+
+Timestamp months_later(const Timestamp& from, int months, bool at_end) {
+  const Civil civil = civil_of(from);
+  const std::chrono::year_month month = civil.date.year() / civil.date.month() + std::chrono::months(months);
+  std::chrono::year_month_day date = month / civil.date.day();
+  if (!date.ok() || (at_end && is_month_end(civil.date))) date = month_end(month);
+  Timestamp later = from;
+  later.value =
+      std::chrono::microseconds(std::chrono::sys_days(date).time_since_epoch() + civil.of_day).count();
+  return later;
+}
 
 std::optional<Timestamp> parse_timestamp(std::string_view text) {
   std::int64_t number = 0;

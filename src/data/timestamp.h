@@ -21,6 +21,17 @@ struct Timestamp {
 /// date that does not exist, and more than six digits of a second.
 std::optional<Timestamp> parse_timestamp(std::string_view text);
 
+/// Whole months from a date to a later one: both have the same time of day, and the same day of the month or
+/// the last one of theirs. Nothing for others.
+std::optional<int> months_between(const Timestamp& from, const Timestamp& to);
+
+/// The date so many months later, on the last day of the month where `from` is one with `at_end`, or where
+/// that month has no such day.
+Timestamp months_later(const Timestamp& from, int months, bool at_end);
+
+/// Whether a date is the last one of its month.
+bool is_month_end(const Timestamp& time);
+
 /// The integer, or the date as "2016-07-01 12:30:05", with microseconds where it has a fraction of a second
 /// and "Z" where it is of UTC.
 std::string timestamp_text(const Timestamp& time);

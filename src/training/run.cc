@@ -116,8 +116,10 @@ class Run {
       }
       const bool left = progress.evaluation_due, last = !left && has_ended();
       if (!left && callbacks_.draw_samples && options_.sample_every > 0 &&
-          (last || is_due(options_.sample_every)))
+          (last || is_due(options_.sample_every))) {
+        check_lock();
         call(callbacks_.draw_samples, trainer_.steps(), trainer_.model());
+      }
       const bool stop =
           left || any_rank(is_asked_to_stop() ||
                            (options_.minutes > 0 && seconds_since(start_) > 60 * options_.minutes));
@@ -319,7 +321,7 @@ class Run {
                        {"gradient_norm", step.gradient_norm},
                        {"learning_rate", step.learning_rate},
                        {"tokens_per_second", step.tokens_per_second}});
-      metrics_.append(line);
+      append(line);
     }
     call(callbacks_.on_step, step);
     warn_of_divergence();
@@ -380,7 +382,7 @@ class Run {
       line["validation_perplexity"] = evaluation.perplexity;
       line["validation_accuracy"] = evaluation.accuracy;
     }
-    if (leads()) metrics_.append(line);
+    if (leads()) append(line);
     call(callbacks_.on_evaluation, trainer_.steps(), evaluation);
     compare_with_best(evaluation);
     trainer_.progress().evaluation_due = false;
@@ -403,7 +405,18 @@ class Run {
     if (leads()) write_best(evaluation);
   }
 
+  /// Before the run writes anything into its folder.
+  void check_lock() const {
+    if (lock_) lock_->check();
+  }
+
+  void append(const Json& line) {
+    check_lock();
+    metrics_.append(line);
+  }
+
   void write_best(const Evaluation& evaluation) const {
+    check_lock();
     AtomicFolder best(folder_ / "best");
     trainer_.write_model(best.path());
     write_json(best.path() / "evaluation.json", Json{{"step", trainer_.steps()},
@@ -423,6 +436,7 @@ class Run {
   }
 
   void write_checkpoint() {
+    check_lock();
     TrainingProgress& progress = trainer_.progress();
     progress.seconds = seconds();
     progress.training_data = training_data_;

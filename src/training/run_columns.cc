@@ -73,6 +73,8 @@ std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::
          "{}: expected names of columns, and means and deviations, or rate and channels of sound, got {}",
          origin, shortened(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
+  if (std::ranges::any_of(result.applied.deviation, [](double deviation) { return deviation < 0; }))
+    fail("data", "{}: expected deviations of at least 0, got one below", origin);
   if (!numbers_for_each(result.applied.mean) || !numbers_for_each(result.applied.deviation))
     fail("data", "{}: expected a mean and a deviation for each of {} columns, got others", origin,
          result.names.size());

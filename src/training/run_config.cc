@@ -260,6 +260,7 @@ void RunConfig::check_memory(bool for_training, std::int64_t ranks) const {
 void set_source(DataOptions& data, const std::string& source) {
   if (source == "digits" || source == "copy" || source == "reverse") {
     data.kind = source;
+    data.path.clear();
     return;
   }
   if (std::error_code ignored; fs::is_directory(source, ignored)) {
@@ -285,7 +286,7 @@ DataOptions data_for_model(const ModelConfig& model, const std::string& source, 
   DataOptions data;
   if (!kind.empty()) {
     data.kind = kind;
-    data.path = source;
+    if (source != kind) data.path = source;  // that of what is made up
   } else {
     set_source(data, source);
     if (data.kind == "mnist" && model.image_channels == cifar_channels) data.kind = "cifar10";

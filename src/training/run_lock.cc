@@ -1,6 +1,7 @@
 #include "training/run_lock.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,7 +32,7 @@ std::string holder(int file) {
 }  // namespace
 
 RunLock::RunLock(const std::filesystem::path& run)
-    : file_(::open((run / file_name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : run_(run), file_(::open((run / file_name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   if (file_ < 0)
     fail(operation, "cannot write {}: {}", (run / file_name).string(),
          std::generic_category().message(errno));
@@ -51,6 +52,19 @@ RunLock::RunLock(const std::filesystem::path& run)
 RunLock::~RunLock() {
   [[maybe_unused]] const int emptied = ::ftruncate(file_, 0);
   ::close(file_);
+}
+
+void RunLock::check() const {
+  struct stat own {
+  }, found{};
+  if (::fstat(file_, &own) != 0) return;
+  if (::stat((run_ / file_name).c_str(), &found) == 0 && own.st_dev == found.st_dev &&
+      own.st_ino == found.st_ino)
+    return;
+  fail(operation,
+       "expected {} to be the folder that this run began in, got {}: it, or the file {} in it, was moved or "
+       "removed",
+       run_.string(), std::filesystem::exists(run_) ? "another one" : "none", file_name);
 }
 
 bool RunLock::is_held(const std::filesystem::path& run) {

@@ -15,12 +15,17 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
+  /// Throws Error, naming the folder, where it is no longer the one whose lock this is: it, or the lock in
+  /// it, was moved or removed, and another program may work in what has its name now.
+  void check() const;
+
   /// Whether some program holds the lock of this folder.
   static bool is_held(const std::filesystem::path& run);
 
   static constexpr const char* file_name = ".lock";
 
  private:
+  std::filesystem::path run_;
   int file_;
 };
 

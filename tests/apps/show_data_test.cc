@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -150,6 +151,19 @@ TEST_F(ShowData, WarnsAsTrainingDoes) {
   EXPECT_THAT(show({"copy"}).err, testing::IsEmpty());
 }
 
+// Pipes in a folder are left out, as what is no picture is: nobody would write into them.
+TEST_F(ShowData, PipesInAFolderAreNoPictures) {
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(folder_.path() / name);
+    for (int i = 0; i < 10; ++i)
+      write_png(folder_.path() / name / fmt::format("{}.png", i),
+                {8, 8, 1, std::vector<std::uint8_t>(64, 9)});
+    ASSERT_EQ(mkfifo((folder_.path() / name / "pipe.png").c_str(), 0600), 0);
+  }
+  const Json found = json({"classify-images", "--data", ".", "--set", "data.size=8"});
+  EXPECT_EQ(found["labels"][1], (Json{{"label", "b"}, {"training", 9}, {"validation", 1}}));
+}
+
 TEST_F(ShowData, RefusesWhatItCannotShow) {
   const std::string text = folder_.file("book.txt", std::string(5000, 'a'));
   refuses(usage, {"data", "show", "nothing/here"}, {"nothing/here"});
@@ -159,6 +173,7 @@ TEST_F(ShowData, RefusesWhatItCannotShow) {
   refuses(usage, {"data", "show", "text", "--data", text, "--out", (folder_.path() / "a.png").string()},
           {"pictures", "text"});
   refuses(usage, {"data", "show", "digits", "--examples", "0"}, {"--examples"});
+  refuses(usage, {"data", "show", "digits", "--set", "data.path=" + text}, {"data.path", "digits"});
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "a.png"));
 }
 

@@ -160,6 +160,35 @@ TEST(Series, TimesGoOnAsTheLastThreeRowsDo) {
   EXPECT_EQ(parsed("x\n5\n").time_text(0), "");
 }
 
+// Months and years have no equal distances; two months of 31 days in a row have.
+TEST(Series, TimesGoOnByMonths) {
+  const auto next = [](const std::vector<std::string>& times) {
+    std::string text = "t,x\n";
+    for (const std::string& time : times) text += time + ",1\n";
+    const Series series = parsed(text);
+    std::vector<std::string> found;
+    for (std::int64_t row = series.rows(); row < series.rows() + 4; ++row)
+      found.push_back(series.time_text(row).substr(0, 10));
+    return found;
+  };
+  EXPECT_THAT(next({"2016-07-01", "2016-08-01", "2016-09-01"}),
+              ElementsAre("2016-10-01", "2016-11-01", "2016-12-01", "2017-01-01"));
+  EXPECT_THAT(next({"2015-12-15 06:00", "2016-01-15 06:00", "2016-02-15 06:00"}),
+              ElementsAre("2016-03-15", "2016-04-15", "2016-05-15", "2016-06-15"));
+  EXPECT_THAT(next({"2015-11-30", "2015-12-31", "2016-01-31"}),
+              ElementsAre("2016-02-29", "2016-03-31", "2016-04-30", "2016-05-31"));
+  EXPECT_THAT(next({"2015-11-30", "2015-12-30", "2016-01-30"}),
+              ElementsAre("2016-02-29", "2016-03-30", "2016-04-30", "2016-05-30"));
+  EXPECT_THAT(next({"2014-06-30", "2015-06-30", "2016-06-30"}),
+              ElementsAre("2017-06-30", "2018-06-30", "2019-06-30", "2020-06-30"));
+  EXPECT_THAT(next({"2015-10-01", "2016-01-01", "2016-04-01"}),
+              ElementsAre("2016-07-01", "2016-10-01", "2017-01-01", "2017-04-01"));
+  // Every 31 days.
+  EXPECT_THAT(next({"2016-05-31", "2016-07-01", "2016-08-01", "2016-09-01"}),
+              ElementsAre("2016-10-02", "2016-11-02", "2016-12-03", "2017-01-03"));
+  EXPECT_THAT(next({"2016-07-01", "2016-08-01", "2016-09-01 00:00:01"}), ElementsAre("", "", "", ""));
+}
+
 TEST(Series, ALikelyTimeIsTheFirstColumnOfRisingIntegers) {
   const auto likely = [](const std::string& text, const DataOptions& options = {}) {
     return likely_time(parsed(text, options));

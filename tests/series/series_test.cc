@@ -98,7 +98,8 @@ TEST(Series, ASampleDependsOnItsNumberAlone) {
   for (const auto& model : {model_of(together()), model_of(together(2)), apart()}) {
     const std::vector<float> values = rows(50);
     const ModelSeries series(model, view(values));
-    const auto many = forecast(series, {.steps = 5, .samples = 6}), few = forecast(series, {.steps = 5, .samples = 2});
+    const auto many = forecast(series, {.steps = 5, .samples = 6}),
+               few = forecast(series, {.steps = 5, .samples = 2});
     EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
     EXPECT_NE(forecast(series, {.steps = 5, .samples = 2, .seed = 1}), few);
   }
@@ -176,14 +177,16 @@ TEST(Series, ModelsOfSquaredErrorsPredictMeansOnce) {
   ModelConfig config = together();
   config.value_head = ValueDistribution::squared_error;
   const std::vector<float> values = rows(30);
-  EXPECT_EQ(forecast(ModelSeries(model_of(config), view(values)), {.steps = 3, .samples = 100}).size(), 3u * 2);
+  EXPECT_EQ(forecast(ModelSeries(model_of(config), view(values)), {.steps = 3, .samples = 100}).size(),
+            3u * 2);
 }
 
 TEST(Series, FilesAreReadByTheColumnsOfTheModel) {
   const TemporaryFolder folder;
   const auto model = apart();
   std::string text = "date,other,level,wave\n";
-  for (int i = 0; i < 40; ++i) text += fmt::format("2024-01-01 00:{:02}:00,x,{},{}\n", i, -200 + i, 10 - 0.1 * i);
+  for (int i = 0; i < 40; ++i)
+    text += fmt::format("2024-01-01 00:{:02}:00,x,{},{}\n", i, -200 + i, 10 - 0.1 * i);
   const std::string path = folder.file("a.csv", text);
   const ModelSeries series = ModelSeries::read(model, path);
   EXPECT_THAT(series.columns(), ElementsAre("wave", "level"));
@@ -199,15 +202,22 @@ TEST(Series, FilesAreReadByTheColumnsOfTheModel) {
 TEST(Series, ModelsAndNumbersThatDoNotFitAreRefused) {
   const auto model = model_of(together());
   const std::vector<float> values = rows(30);
-  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(random_model(tiny_config(), seed), view(values)); }), HasSubstr("one of tokens"));
-  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, view(values, 3)); }), HasSubstr("expected 2 columns"));
-  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, View<const float>(values.data(), {0, 2})); }), HasSubstr("neither of them 0"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(random_model(tiny_config(), seed), view(values)); }),
+              HasSubstr("one of tokens"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, view(values, 3)); }),
+              HasSubstr("expected 2 columns"));
+  EXPECT_THAT(error_of<UsageError>([&] {
+                ModelSeries(model, View<const float>(values.data(), {0, 2}));
+              }),
+              HasSubstr("neither of them 0"));
   std::vector<float> infinite = values;
   infinite[5] = std::numeric_limits<float>::infinity();
-  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, view(infinite)); }), HasSubstr("infinity in row 2"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, view(infinite)); }),
+              HasSubstr("infinity in row 2"));
   const ModelSeries series(model, view(values));
   EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.steps = 0}); }), HasSubstr("steps in 1"));
-  EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.samples = 1 << 17}); }), HasSubstr("samples in 1"));
+  EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.samples = 1 << 17}); }),
+              HasSubstr("samples in 1"));
   EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.context = -1}); }), HasSubstr("context"));
   EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.temperature = -1}); }), HasSubstr("temperature"));
 }
@@ -225,7 +235,8 @@ SeriesScores scores_of(std::vector<double> numbers, std::int64_t columns = 1) {
   SeriesScores scores{.columns = columns, .numbers = std::move(numbers), .rows = {}, .has_context = {}};
   for (std::size_t i = 0; i < scores.numbers.size(); i += static_cast<std::size_t>(columns)) {
     scores.rows.push_back(std::accumulate(scores.numbers.begin() + static_cast<std::ptrdiff_t>(i),
-                                          scores.numbers.begin() + static_cast<std::ptrdiff_t>(i) + columns, 0.0));
+                                          scores.numbers.begin() + static_cast<std::ptrdiff_t>(i) + columns,
+                                          0.0));
     scores.has_context.push_back(i > 0);
   }
   return scores;
@@ -233,7 +244,9 @@ SeriesScores scores_of(std::vector<double> numbers, std::int64_t columns = 1) {
 
 TEST(Anomalies, AreRowsAboveTheThresholdWithNoMoreThanAGapBetween) {
   const SeriesScores scores = scores_of({99, 0, 5, 0, 7, 0, 0, 0, 6, 0});
-  const auto found = [&](std::int64_t gap) { return find_anomalies(scores, {.threshold = 4, .gap = gap}).found; };
+  const auto found = [&](std::int64_t gap) {
+    return find_anomalies(scores, {.threshold = 4, .gap = gap}).found;
+  };
   ASSERT_EQ(found(0).size(), 3u);
   ASSERT_EQ(found(1).size(), 2u);
   EXPECT_EQ(found(1)[0].first, 2);
@@ -254,7 +267,8 @@ TEST(Anomalies, TheThresholdIsAQuantileOfTheCalibratingRows) {
   std::iota(numbers.begin(), numbers.end(), 0.0);
   EXPECT_DOUBLE_EQ(find_anomalies(scores_of(numbers), {.quantile = 0.5}).threshold, 50.5);
   EXPECT_DOUBLE_EQ(find_anomalies(scores_of(numbers), {.quantile = 0.5, .calibrate = 11}).threshold, 5.5);
-  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores_of(numbers), {.calibrate = 1}); }), HasSubstr("calibrating rows"));
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores_of(numbers), {.calibrate = 1}); }),
+              HasSubstr("calibrating rows"));
 }
 
 // Exponential scores of unit mean: the quantile 1 − p lies at −ln p, also far beyond what their number tells.
@@ -278,9 +292,11 @@ TEST(Anomalies, NameTheColumnThatIsFurthestAboveItsMean) {
 TEST(Anomalies, OptionsOutsideTheirRangeAreRefused) {
   const SeriesScores scores = scores_of({0, 1, 2, 3});
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.window = 0}); }), HasSubstr("window"));
-  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.quantile = 1.5}); }), HasSubstr("quantile"));
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.quantile = 1.5}); }),
+              HasSubstr("quantile"));
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.gap = -1}); }), HasSubstr("gap"));
-  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.calibrate = -1}); }), HasSubstr("calibrating"));
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.calibrate = -1}); }),
+              HasSubstr("calibrating"));
 }
 
 }  // namespace

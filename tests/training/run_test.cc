@@ -280,6 +280,39 @@ TEST(Run, ItsFolderIsForOneRunAtATime) {
   EXPECT_EQ(run(folder / "run", trained_config(), tiny_options(), true).step, 12);
 }
 
+// What comes to have the name of a run's folder is another run's, or nobody's: nothing is written into it.
+TEST(Run, EndsWhereItsFolderIsMovedOrRemoved) {
+  enum class Loss { moved, replaced, removed, unlocked };
+  for (const Loss loss : {Loss::moved, Loss::replaced, Loss::removed, Loss::unlocked}) {
+    Folder folder;
+    const fs::path own = folder / "run";
+    TrainingCallbacks callbacks;
+    callbacks.on_step = [&](const StepReport& report) {
+      if (report.step != 4) return;
+      if (loss == Loss::removed) fs::remove_all(own);
+      if (loss == Loss::unlocked) fs::remove(own / ".lock");
+      if (loss == Loss::moved || loss == Loss::replaced) fs::rename(own, folder / "elsewhere");
+      if (loss != Loss::replaced) return;
+      TrainingOptions other = tiny_options();
+      other.seed = 99;
+      run(own, trained_config(), other, false);
+    };
+    const std::string message =
+        error_of([&] { run(own, trained_config(), tiny_options(), false, callbacks); });
+    EXPECT_THAT(message, AllOf(HasSubstr(own.string()), HasSubstr("moved or removed")));
+    const bool was_moved = loss == Loss::moved || loss == Loss::replaced;
+    EXPECT_EQ(fs::exists(own), loss == Loss::replaced || loss == Loss::unlocked);
+    if (was_moved) {
+      EXPECT_EQ(run(folder / "elsewhere", trained_config(), tiny_options(), true).step, 12);
+    }
+    if (loss != Loss::replaced) continue;
+    TrainingOptions other = tiny_options();
+    other.seed = 99;
+    EXPECT_EQ(run(own, trained_config(), other, true).step, 12);
+    EXPECT_EQ(metrics_of(own).size(), metrics_of(folder / "elsewhere").size());
+  }
+}
+
 TEST(Run, StartsFromAModel) {
   Folder folder;
   const auto initial = Model::random(tiny_config(), 77);
