@@ -1,15 +1,12 @@
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <string>
-#include <system_error>
 
-#include "base/fail.h"
 #include "command_line.h"
 #include "commands.h"
 #include "linnet/instruction_set.h"
 #include "linnet/version.h"
 #include "ranks.h"
+#include "report.h"
 
 namespace linnet {
 namespace {
@@ -39,8 +36,7 @@ void run(int argc, char** argv, Communicator& ranks) {
   add_runs(command);
   add_completions(command);
   program.run(argc, argv, [&](const std::string& chosen) { check_ranks(ranks, chosen); });
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    fail("output", "cannot write standard output: {}", std::generic_category().message(errno));
+  flush_output();
 }
 
 }  // namespace

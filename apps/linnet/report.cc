@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <system_error>
 
+#include "base/fail.h"
 #include "base/names.h"
 #include "base/quantile.h"
 
@@ -100,6 +103,11 @@ std::size_t peak_memory() { return status_bytes("VmHWM:"); }
 
 void reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // Linux: resets VmHWM to what is held now
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    fail("output", "cannot write standard output: {}", std::generic_category().message(errno));
 }
 
 void print_json(const Json& result) {

@@ -46,6 +46,9 @@ std::size_t resident_memory();
 std::size_t peak_memory();
 void reset_peak_memory();
 
+/// Hands on what was printed. Throws Error where standard output takes it not.
+void flush_output();
+
 /// Prints the result of a command. Bytes that are not UTF-8, which names of files may have, become U+FFFD.
 void print_json(const Json& result);
 

@@ -159,7 +159,11 @@ class TextsTogether {
           continue;
         }
         fmt::print("{}", added);
-        std::fflush(stdout);
+        // Where nobody reads the text, only its state may be wanted.
+        if (wanted_.save_states.empty())
+          flush_output();
+        else
+          std::fflush(stdout);
       }
     }
     for (std::size_t i = 0; i < tokens_.size(); ++i) {

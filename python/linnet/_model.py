@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
@@ -208,7 +208,7 @@ class Model:
 
     def classify(
         self,
-        tokens: Tokens | None = None,
+        tokens: Tokens | Sequence[str] | None = None,
         *,
         values: Numbers | None = None,
         key_lengths: Integers | None = None,
@@ -218,7 +218,7 @@ class Model:
 
         Parameters
         ----------
-        tokens : array [length] or [batch, length] of whole numbers, or text for a model of text
+        tokens : array [length] or [batch, length] of whole numbers, or a text or a list of texts for a model of text
             With several fields [length, fields] or [batch, length, fields].
         values : array [length, columns] or [batch, length, columns]
             For models of real numbers; NaN stands for a number that is not known.
@@ -230,6 +230,10 @@ class Model:
         -------
         array [classes] or [batch, classes], float32; every row adds up to 1
         """
+        if _are_texts(tokens):
+            if key_lengths is not None:
+                raise _core.UsageError("[classify] expected no key_lengths with texts, whose lengths they are, got some")
+            tokens, key_lengths = self._batch_of_texts("classify", tokens)
         lengths = _lengths("classify", key_lengths)
         steps = self._steps_of("classify", tokens, values, lengths)
         result = self._core.classify(context_of(context), *steps.arguments(lengths))
@@ -480,6 +484,17 @@ class Model:
             tokens = self._tokens_of(operation, tokens)
         return steps_of(operation, self._sizes, self.columns, tokens, values, key_lengths)
 
+    def _batch_of_texts(self, operation: str, texts) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens [batch, length], with padding, and the numbers of those of each text."""
+        each = [self._tokens_of(operation, text) for text in texts]
+        lengths = np.array([len(tokens) for tokens in each], np.int64)
+        if not lengths.all():
+            raise _core.UsageError(f"[{operation}] expected texts of at least 1 token, got an empty one")
+        batch = np.zeros((len(each), lengths.max()), np.int32)
+        for row, tokens in zip(batch, each):
+            row[: len(tokens)] = tokens
+        return batch, lengths
+
     def _source_of(self, operation: str, source) -> np.ndarray:
         """The tokens of a source, int32."""
         sizes = self._config["model"]
@@ -512,8 +527,13 @@ class Model:
             raise _core.UsageError("[generate] expected at least 1 label, got none")
         return [whole("generate", "label", one) for one in labels]
 
+    def _require_tokens(self, operation: str) -> None:
+        if not self._sizes:
+            raise _core.UsageError(f"[{operation}] expected a model of tokens, got one of real numbers alone")
+
     def _tokens_of(self, operation: str, tokens) -> np.ndarray:
         """Tokens [length], int32; of several fields those of [length, fields] one after another."""
+        self._require_tokens(operation)
         if isinstance(tokens, (str, bytes)):
             if self.tokenizer is None:
                 raise _core.UsageError(f"[{operation}] expected tokens in 0 ... {self.vocabulary - 1}, got text")
@@ -573,6 +593,7 @@ class Model:
 
     def _batch_of(self, operation: str, tokens):
         """Tokens [batch, length], int32, and whether they were so."""
+        self._require_tokens(operation)
         if isinstance(tokens, (str, bytes)):
             return self._tokens_of(operation, tokens)[None], False
         array = integers_of(operation, "tokens", tokens, np.int32)
@@ -601,6 +622,13 @@ class Model:
             inputs[:, 0] = first
         result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
         return result if batched else result[0]
+
+
+def _are_texts(tokens) -> bool:
+    """Whether this is a sequence of texts: a list, an array or a column of a table."""
+    if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable) or getattr(tokens, "ndim", 1) != 1:
+        return False
+    return isinstance(next(iter(tokens), None), (str, bytes))
 
 
 def _lengths(operation, key_lengths):

@@ -141,6 +141,14 @@ def test_threads_take_turns():
     assert session.position(0) == 150
 
 
+def test_models_of_numbers_take_no_tokens():
+    model = forecaster()
+    for call in (model.logits, model.hidden, model.score, model.fill):
+        for tokens in ([1, 2], "text"):
+            with pytest.raises(linnet.UsageError, match="a model of tokens, got one of real numbers alone"):
+                call(tokens)
+
+
 def test_classifiers_give_the_probabilities_of_labels():
     labels = np.arange(80) % 2
     starts = np.random.default_rng(8).uniform(0, 6, (80, 1))

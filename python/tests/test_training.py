@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from support import counting, tiny, uniform
+from support import counting, relative, tiny, uniform
 
 import linnet
 
@@ -356,6 +356,17 @@ def test_lines_of_a_classifier_are_opened_as_lines(tmp_path):
     config = {"data": {"kind": "lines", "length": 4}, "model": {"objective": "classify", "layers": 1, "width": 16, "heads": 2}}
     result = linnet.train(config, path, settings={"training.steps": 1, "training.batch": 2})
     assert linnet.Dataset.open(path, result.model)[1].classes == 2
+    texts = ["abc", "b", "bcda"]
+    found = result.model.classify(texts)
+    assert found.shape == (3, 2)
+    for text, row in zip(texts, found):
+        assert relative(result.model.classify(text), row) < 1e-5
+    for same in (tuple(texts), np.array(texts), np.array(texts, object)):
+        assert np.array_equal(result.model.classify(same), found)
+    with pytest.raises(linnet.UsageError, match="an empty one"):
+        result.model.classify(["abc", ""])
+    with pytest.raises(linnet.UsageError, match="no key_lengths"):
+        result.model.classify(texts, key_lengths=[1, 1, 1])
     assert linnet.evaluate(result.model, path)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
 
 

@@ -73,7 +73,11 @@ class Run {
         metrics_(folder),
         adapted_(initial != nullptr) {
     check_fit(config, training);
-    check_fit(config, validation);
+    try {
+      check_fit(config, validation);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{} (of the validation data)", error.what()));
+    }
     training_data_ = description_of(context, training, config);
     validation_data_ = description_of(context, validation, config);
     if (options.transpose > 0 && training.vocabulary() == 0)

@@ -129,6 +129,14 @@ TEST(FullDisk, StandardOutputThatCannotBeWrittenIsAFailure) {
   EXPECT_NE(ended.err.find("standard output"), std::string::npos) << ended.err;
 }
 
+// A text of millions of tokens is not drawn to its end for nobody.
+TEST(FullDisk, ATextThatCannotBeShownIsNotDrawn) {
+  const Ended ended = run_linnet({"generate", TinyModels::get().text(), "--length", "16777216"},
+                                 {.time = std::chrono::seconds(40), .out = "/dev/full"});
+  EXPECT_EQ(ended.status, 1) << ended.signal;
+  EXPECT_NE(ended.err.find("cannot write standard output"), std::string::npos) << ended.err;
+}
+
 TEST(FullDisk, StandardErrorThatCannotBeWrittenHarmsNothing) {
   const TinyModels& tiny = TinyModels::get();
   const TemporaryFolder folder;
