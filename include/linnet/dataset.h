@@ -239,6 +239,8 @@ struct DataOptions {
   /// that lie in no sub-folder.
   std::vector<std::string> class_names = {};
   std::int64_t channels = 0;  ///< of images, 1 or 3; 0: 3 where any of them is in colour
+  /// Series: the contents of a CSV file, in place of the files `path`; and in place of the files `test`.
+  std::optional<std::string> contents = {}, test_contents = {};
   /// Series: the names that the columns which are read must have, in their order, as those of a model. Empty:
   /// any names.
   std::vector<std::string> column_names = {};

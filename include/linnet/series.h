@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "linnet/export.h"
@@ -32,6 +33,10 @@ class LINNET_API ModelSeries {
   /// above, Error for a file that cannot be read, and UsageError for one without those columns.
   static ModelSeries read(std::shared_ptr<const Model> model, const std::filesystem::path& csv,
                           const std::string& missing = "");
+
+  /// The same of the contents of a CSV file; `origin` stands for it in errors.
+  static ModelSeries parse(std::shared_ptr<const Model> model, std::string_view csv,
+                           const std::string& origin, const std::string& missing = "");
 
   std::int64_t rows() const;
   /// Names of the columns; "0", "1" … where the model knows none.

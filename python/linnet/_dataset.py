@@ -10,6 +10,7 @@ from . import _core
 from ._arguments import array_of, bytes_of, folder_of, is_array, integers_of, singles_of, whole, with_rows
 from ._configuration import assignments_of
 from ._copies import ITSELF, not_copied
+from ._table import Table, csv_of, is_table
 from ._tokenizer import Tokenizer
 from ._types import ArrayLike, Integers, Numbers, Path, Settings, overload
 
@@ -160,29 +161,31 @@ class Dataset:
     @overload
     @classmethod
     def open(
-        cls, source: Path, model: Model, kind: str = "", split: None = None, *, settings: Settings | None = None
+        cls, source: Path | Table, model: Model, kind: str = "", split: None = None, *, settings: Settings | None = None
     ) -> tuple[Dataset, Dataset]: ...
     @overload
     @classmethod
     def open(
-        cls, source: Path, model: Model, kind: str = "", *, split: str, settings: Settings | None = None
+        cls, source: Path | Table, model: Model, kind: str = "", *, split: str, settings: Settings | None = None
     ) -> Dataset: ...
     @overload
     @classmethod
     def open(
-        cls, source: Path, model: Model, kind: str, split: str, *, settings: Settings | None = None
+        cls, source: Path | Table, model: Model, kind: str, split: str, *, settings: Settings | None = None
     ) -> Dataset: ...
     @classmethod
     def open(
-        cls, source: Path, model: Model, kind: str = "", split: str | None = None, *, settings: Settings | None = None
+        cls, source: Path | Table, model: Model, kind: str = "", split: str | None = None, *, settings: Settings | None = None
     ) -> tuple[Dataset, Dataset] | Dataset:
         """The training and the validation examples of files, in the form that a model takes; with `split` one part alone.
 
         Parameters
         ----------
-        source : path
+        source : path, DataFrame or array [rows, columns]
             A folder of MNIST's, CIFAR-10's, PNG or JPEG files, a file of text, FASTA, tokens, numbers (CSV) or sound, or "digits", "copy"
-            or "reverse". A text becomes tokens through the model's tokenizer, where it has one.
+            or "reverse". A text becomes tokens through the model's tokenizer, where it has one. A DataFrame or an array
+            [rows, columns] is a series, read as a CSV file with these rows: NaN is a missing cell, and times are a column of dates
+            or the index of a frame.
         model : linnet.Model
             Decides length, picture size and levels.
         kind : str
@@ -211,11 +214,11 @@ class Dataset:
         if split is not None:
             if split not in ("training", "validation", "test"):
                 raise _core.UsageError(f"[dataset] expected a split among training, validation, test, got {split!r}")
-            core = _core.Dataset.open_split(model._core, folder_of("dataset", source), str(kind), split, assignments_of(settings))
-            return cls._of(core)
-        training, validation = _core.Dataset.open_for_model(
-            model._core, folder_of("dataset", source), str(kind), assignments_of(settings)
-        )
+        contents = csv_of("dataset", source) if is_table(source) else None
+        given = ("", "series") if contents is not None else (folder_of("dataset", source), str(kind))
+        if split is not None:
+            return cls._of(_core.Dataset.open_split(model._core, *given, split, assignments_of(settings), contents))
+        training, validation = _core.Dataset.open_for_model(model._core, *given, assignments_of(settings), contents)
         return cls._of(training), cls._of(validation)
 
     def __len__(self) -> int:

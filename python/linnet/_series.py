@@ -12,6 +12,7 @@ import numpy as np
 from . import _core
 from ._arguments import array_of, folder_of, real, seed_of, singles_of, threads_of, whole
 from ._streams import core_of_model
+from ._table import csv_of, is_frame
 from ._types import Numbers, Path
 
 if TYPE_CHECKING:
@@ -162,27 +163,16 @@ class SeriesScores:
         return Anomalies(scores, found_threshold, rows)
 
 
-def _named_columns(operation: str, table, names: Sequence[str]):
-    """The columns of a table that have these names, in this order."""
-    given = [str(name) for name in table.columns]
-    for name in names:
-        if given.count(name) != 1:
-            raise _core.UsageError(
-                f"[{operation}] expected the column {name!r} of the model once among {', '.join(given)}, got it {given.count(name)} times"
-            )
-    return table.iloc[:, [given.index(name) for name in names]]
-
-
 def _series_of(operation: str, model: Model, data: SeriesData, missing: str) -> _core.Series:
     core = core_of_model(operation, model)
+    if missing not in ("", "refuse", "forward-fill"):
+        raise _core.UsageError(f"[{operation}] expected missing among refuse, forward-fill, got {missing!r}")
     if isinstance(data, (str, os.PathLike)):
-        if missing not in ("", "refuse", "forward-fill"):
-            raise _core.UsageError(f"[{operation}] expected missing among refuse, forward-fill, got {missing!r}")
         return _core.Series.read(core, folder_of(operation, data), missing)
+    if is_frame(data):
+        return _core.Series.parse(core, csv_of(operation, data), missing)
     if missing:
-        raise _core.UsageError(f"[{operation}] expected missing for a file alone, got it for an array, where NaN is not known")
-    if hasattr(data, "iloc") and hasattr(data, "columns") and model.column_names:
-        data = _named_columns(operation, data, model.column_names)
+        raise _core.UsageError(f"[{operation}] expected missing for a file or a DataFrame, got it for an array, where NaN is not known")
     if not isinstance(data, (list, tuple)):
         data = array_of(operation, "data", data)
     return _core.Series.of(core, singles_of(operation, "data", data))
@@ -208,8 +198,8 @@ def forecast(
         One of the next numbers of a series.
     data : path, array [rows, columns] or DataFrame
         The series, in the units of the training data. The columns of a CSV file and of a DataFrame are found by their names,
-        where the model knows names (`Model.column_names`), those of an array are in the order of the training. NaN in an array
-        stands for a number that is not known.
+        where the model knows names (`Model.column_names`), those of an array are in the order of the training. The times of a
+        DataFrame are a column of dates or its index. NaN in an array stands for a number that is not known.
     steps : int
         Rows to forecast, 1 ... 16,777,216.
     samples : int
@@ -221,7 +211,7 @@ def forecast(
     temperature : float
         The scales of the densities are multiplied by it.
     missing : str
-        What to do with empty cells of a file, "refuse" or "forward-fill"; "" as in training.
+        What to do with empty cells of a file or a DataFrame, "refuse" or "forward-fill"; "" as in training.
     threads : int
         0 stands for one per processor.
 

@@ -16,6 +16,7 @@ from ._configuration import assignments_of, check_described, configuration, json
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
+from ._table import csv_of, is_table
 from ._types import Config, Integers, Path, Settings
 
 _CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_stop")
@@ -151,11 +152,19 @@ def _check_data_keys(tables, settings):
         )
 
 
+def _is_opened(tables, data):
+    """Whether the configuration says how these data become examples: files, and the rows of a series."""
+    if is_table(data):
+        return tables.get("data", {}).get("kind") == "series"
+    return data is None or isinstance(data, (str, os.PathLike))
+
+
 def _data_of(tables, data, validation):
     """The training and the validation examples."""
-    if data is None or isinstance(data, (str, os.PathLike)):
-        source = "" if data is None else folder_of("train", data)
-        training, held_out = _core.Dataset.open_for_run(json_of(tables), source)
+    if _is_opened(tables, data):
+        source = "" if data is None or is_table(data) else folder_of("train", data)
+        contents = csv_of("train", data) if is_table(data) else None
+        training, held_out = _core.Dataset.open_for_run(json_of(tables), source, contents)
         return training, held_out if validation is None else dataset_of("train", validation)._core
     training = dataset_of("train", data, or_path=True)._core
     return training, training if validation is None else dataset_of("train", validation)._core
@@ -181,10 +190,12 @@ def train(
         A dictionary of settings, a TOML file or the name of a shipped configuration ("digits"); `linnet.configuration` says more
         and ``linnet.settings()`` lists all keys. Where it leaves length, vocabulary, classes and picture size open, the data
         decide.
-    data : linnet.Dataset, array [examples, length], (tokens, labels) or path, optional
+    data : linnet.Dataset, array [examples, length], (tokens, labels), path or DataFrame, optional
         The training examples. An array is one of tokens, [examples, steps] or [examples, steps, fields] of whole numbers, or of
-        real numbers, [examples, steps, columns] of a floating type. A path names files as ``linnet train --data`` takes them; without data the configuration names
-        them.
+        real numbers, [examples, steps, columns] of a floating type. A path names files as ``linnet train --data`` takes them; without
+        data the configuration names them. With data.kind = "series", as in the configuration series, a DataFrame or an array
+        [rows, columns] is read as a CSV file with these rows: NaN is a missing cell, and times are a column of dates or the index of
+        a frame.
     validation : linnet.Dataset, array or (tokens, labels), optional
         The examples of evaluations. Without them those of the files, for which `settings` may name others
         (``"data.validation"``); arrays are evaluated on the training examples.
@@ -223,7 +234,7 @@ def train(
     if resume and out is None:
         raise _core.UsageError("[train] expected out, the folder of the run to resume, got none")
     text = json_of(tables)
-    if not (data is None or isinstance(data, (str, os.PathLike))):
+    if not _is_opened(tables, data):
         _check_data_keys(tables, settings)
     training, held_out = _data_of(tables, data, validation)
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
@@ -265,7 +276,7 @@ def evaluate(
     ----------
     model : linnet.Model
     data : linnet.Dataset, array as in `linnet.train`, (tokens, labels) or path
-        A path names files, of which the validation examples are taken.
+        A path names files, of which the validation examples are taken; so does a DataFrame or an array [rows, columns] of a series.
     examples : int
         So many evenly spaced ones; 0 for all.
     batch : int
@@ -289,7 +300,7 @@ def evaluate(
     core = _model_of("evaluate", model)
     if core is None:
         raise _core.ArgumentTypeError("[evaluate] expected a linnet.Model, got None")
-    if isinstance(data, (str, os.PathLike)):
+    if isinstance(data, (str, os.PathLike)) or (model.columns > 0 and is_table(data)):
         held_out = Dataset.open(data, model, kind)[1]
     else:
         held_out = dataset_of("evaluate", data, or_path=True)

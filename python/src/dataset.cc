@@ -1,6 +1,7 @@
 #include "dataset.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -164,10 +166,14 @@ nb::tuple open(const DataOptions& options) {
   return nb::make_tuple(DatasetObject{std::move(found.training)}, DatasetObject{std::move(found.validation)});
 }
 
-nb::tuple open_for_run(const std::string& config, const std::string& source) {
+/// The contents of a CSV file, where a table takes the place of files.
+using Contents = std::optional<std::string>;
+
+nb::tuple open_for_run(const std::string& config, const std::string& source, const Contents& contents) {
   RunConfig run;
   run.read_json(config, "the configuration");
   if (!source.empty()) set_source(run.data, source);
+  run.data.contents = contents;
   return open(run.data);
 }
 
@@ -185,9 +191,10 @@ std::vector<std::string> names_in(const std::string& list) {
 /// Data in the form that a model takes, with settings as "data.columns=load,wind". Columns that are chosen
 /// may have other names than the model's, but not the same in another order.
 DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind,
-                        const std::vector<std::string>& settings) {
+                        const std::vector<std::string>& settings, const Contents& contents) {
   RunConfig run;
   run.data = data_for_model(*model.model, source, kind);
+  run.data.contents = contents;
   for (const std::string& assignment : settings) {
     const std::string key = assignment.substr(0, assignment.find('='));
     if (!key.starts_with("data.") || key == "data.kind" || key == "data.path")
@@ -201,14 +208,15 @@ DataOptions options_for(const ModelObject& model, const std::string& source, con
 }
 
 nb::tuple open_for_model(const ModelObject& model, const std::string& source, const std::string& kind,
-                         const std::vector<std::string>& settings) {
-  return open(options_for(model, source, kind, settings));
+                         const std::vector<std::string>& settings, const Contents& contents) {
+  return open(options_for(model, source, kind, settings, contents));
 }
 
 /// One part of the files of a model; "test" takes all of them, unless the settings divide them.
 DatasetObject open_split(const ModelObject& model, const std::string& source, const std::string& kind,
-                         const std::string& split, const std::vector<std::string>& settings) {
-  DataOptions options = options_for(model, source, kind, settings);
+                         const std::string& split, const std::vector<std::string>& settings,
+                         const Contents& contents) {
+  DataOptions options = options_for(model, source, kind, settings, contents);
   const auto divides = [](const std::string& setting) { return setting.starts_with("data.split="); };
   if (split == "test" && std::ranges::none_of(settings, divides)) take_as_test(options);
   const nb::gil_scoped_release released;
@@ -243,9 +251,11 @@ void bind_dataset(nb::module_& module) {
       .def_static("from_arrays", &from_arrays, "tokens"_a.none(), "values"_a.none(), "labels"_a.none(),
                   "lengths"_a.none(), "fields"_a, "mean"_a, "deviation"_a, "classes"_a, "height"_a, "width"_a,
                   "channels"_a, "tokenizer"_a.none())
-      .def_static("open_for_run", &open_for_run, "config"_a, "source"_a)
-      .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a, "settings"_a)
-      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a, "settings"_a)
+      .def_static("open_for_run", &open_for_run, "config"_a, "source"_a, "contents"_a.none())
+      .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a, "settings"_a,
+                  "contents"_a.none())
+      .def_static("open_split", &open_split, "model"_a, "source"_a, "kind"_a, "split"_a, "settings"_a,
+                  "contents"_a.none())
       .def("__len__", [](const DatasetObject& self) { return self.dataset->size(); })
       .def_prop_ro("length", [](const DatasetObject& self) { return self.dataset->length(); })
       .def_prop_ro("fields", [](const DatasetObject& self) { return self.dataset->fields(); })

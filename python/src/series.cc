@@ -25,6 +25,11 @@ ModelSeries read(const ModelObject& model, const std::string& path, const std::s
   return ModelSeries::read(model.model, path, missing);
 }
 
+ModelSeries parse(const ModelObject& model, const std::string& contents, const std::string& missing) {
+  const nb::gil_scoped_release released;
+  return ModelSeries::parse(model.model, contents, "the table", missing);
+}
+
 NumpyArray forecast_series(const ModelSeries& series, std::int64_t steps, std::int64_t samples,
                            std::int64_t context, std::uint64_t seed, double temperature, int threads) {
   std::vector<float> drawn;
@@ -74,6 +79,7 @@ void bind_series(nb::module_& module) {
             return ModelSeries(model.model, view_of<const float>(values, "series", "values"));
           },
           "model"_a, "values"_a)
+      .def_static("parse", &parse, "model"_a, "contents"_a, "missing"_a)
       .def_static("read", &read, "model"_a, "path"_a, "missing"_a)
       .def_prop_ro("rows", &ModelSeries::rows)
       .def_prop_ro("columns", &ModelSeries::columns)

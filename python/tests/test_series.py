@@ -52,8 +52,19 @@ def apart(folder):
 class Table:
     """What is taken of a DataFrame."""
 
+    class Index:
+        dtype, name = np.dtype(int), None
+
+    index = Index()
+    ndim = 2
+
     def __init__(self, columns, values):
-        self.columns, self.values = columns, values
+        self.columns, self.values, self.shape = columns, values, np.shape(values)
+
+    def to_csv(self, index, index_label):
+        assert not index and index_label is None
+        rows = [",".join("" if cell != cell else repr(float(cell)) for cell in row) for row in self.values]
+        return "\n".join([",".join(map(str, self.columns)), *rows]) + "\n"
 
     @property
     def iloc(self):
@@ -61,6 +72,8 @@ class Table:
 
         class Positions:
             def __getitem__(self, places):
+                if isinstance(places[1], int):
+                    return table.values[:, places[1]]
                 return Table([table.columns[i] for i in places[1]], table.values[:, places[1]])
 
         return Positions()
@@ -181,7 +194,7 @@ def test_refusals(model, folder):
         ((model, values[:, 0]), "rows, columns"),
         ((model, np.full((20, 2), np.inf)), "finite"),
         ((model, values + 1e10), "subtract a constant"),
-        ((model, Table(["wave"], values[:, :1])), "'level' of the model once among wave"),
+        ((model, Table(["wave"], values[:, :1])), "expected data.columns among wave, got .level."),
         ((model, values, 0), "steps in 1"),
         ((model, values, 2**25), "steps in 1"),
     ]:
@@ -191,7 +204,7 @@ def test_refusals(model, folder):
         ({"samples": 0}, "samples in 1"),
         ({"context": -1}, "context"),
         ({"temperature": -1.0}, "temperature"),
-        ({"missing": "refuse"}, "for a file alone"),
+        ({"missing": "refuse"}, "for a file or a DataFrame"),
         ({"threads": -1}, "threads"),
     ]:
         with pytest.raises(linnet.UsageError, match=words):
@@ -237,6 +250,58 @@ def test_columns_apart_are_normalised_by_the_statistics_of_the_training(apart, f
     higher = linnet.Dataset.open(folder / "higher.csv", apart, split="test").values(0)
     same = linnet.Dataset.open(folder / "hours.csv", apart, split="test").values(0)
     assert np.abs((higher - same) - 3 / numbers()[:240, 0].std()).max() < 1e-3
+
+
+def test_tables_are_read_as_files(folder):
+    config = {"model": SIZES, "training": {"steps": 4, "batch": 4, "evaluate_examples": 1000}}
+    data = {"kind": "series", "length": 8, "patch": 3, "horizon": 6, "columns_apart": True, "split": "0.6,0.8"}
+    config["data"] = data
+    values = numbers()
+    (folder / "table.csv").write_text("column 0,column 1\n" + "".join(f"{a!r},{b!r}\n" for a, b in values.tolist()))
+    of_file = linnet.train(config, folder / "table.csv")
+    of_array = linnet.train(config, values)
+    of_table = linnet.train(config, Table(["column 0", "column 1"], values))
+    for found in (of_array, of_table):
+        np.testing.assert_array_equal(found.bits, of_file.bits)
+        assert found.evaluation["bits"] == of_file.evaluation["bits"]
+        assert found.model.column_names == ("column 0", "column 1")
+    model = of_array.model
+    assert model.config["model"]["patch"] == 3 and model.config["model"]["targets"] == 6
+    assert linnet.evaluate(model, values)["bits"] == pytest.approx(of_array.evaluation["bits"], rel=1e-6)
+    for split in ("training", "validation", "test"):
+        of_path = linnet.Dataset.open(folder / "table.csv", model, split=split)
+        in_memory = linnet.Dataset.open(values, model, split=split)
+        assert len(in_memory) == len(of_path)
+        np.testing.assert_array_equal(in_memory.values(5), of_path.values(5))
+    assert len(linnet.Dataset.open(values, model, split="test")) == 2 * (ROWS - 5)
+    gap = values.copy()
+    gap[3, 0] = np.nan
+    with pytest.raises(linnet.Error, match='the table: expected a number in column "column 0" of line 5'):
+        linnet.train(config, gap)
+    assert linnet.train(config, gap, settings={"data.missing": "forward-fill"}).step == 4
+    with pytest.raises(linnet.Error, match="the table: expected numbers that f32 can hold"):
+        linnet.train(config, values + 1e10)
+
+
+def test_frames_of_pandas(folder, model):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_csv(folder / "hours.csv", parse_dates=["time"])
+    of_file = linnet.forecast(model, folder / "hours.csv", 3, samples=5)
+    for same in (frame, frame.set_index("time"), frame[["level", "wave", "time"]]):
+        found = linnet.forecast(model, same, 3, samples=5)
+        np.testing.assert_allclose(found.samples, of_file.samples, rtol=1e-5)
+        assert found.times == of_file.times
+    frame.loc[4, "wave"] = np.nan
+    with pytest.raises(linnet.Error, match='in column "wave" of line 6'):
+        linnet.score(model, frame)
+    assert len(linnet.score(model, frame, missing="forward-fill").rows) == ROWS
+    settings = {"model": SIZES, "data": {"kind": "series", "length": 16, "split": "2024-03-08,2024-03-10"}, "training": {"steps": 2, "batch": 4}}
+    frame = pandas.read_csv(folder / "hours.csv", parse_dates=["time"])
+    bits = linnet.train(settings, folder / "hours.csv").bits
+    for same in (frame, frame.set_index("time")):
+        found = linnet.train(settings, same)
+        np.testing.assert_array_equal(found.bits, bits)
+        assert found.model.column_names == ("wave", "level")
 
 
 def test_settings_of_files_are_refused_for_examples_in_memory():

@@ -203,7 +203,7 @@ void add_value(Series& series, Notation& notation, const std::string& cell, cons
 using AllSeries = std::vector<Series>;
 
 Series read_series(const fs::path& path, const DataOptions& options) {
-  return parse_series(read_file(path), path.string(), options);
+  return parse_series(options.contents ? *options.contents : read_file(path), path.string(), options);
 }
 
 /// The files, all with the same columns.
@@ -572,13 +572,14 @@ std::int64_t training_rows(const Series& series, const DataOptions& options, con
 
 Datasets open_series(const DataOptions& options, const Parts& parts) {
   check_options(options);
-  const std::vector<fs::path> files = files_named("data.path", options.path, options.kind);
+  const std::vector<fs::path> files = options.contents ? std::vector<fs::path>{"the table"}
+                                                       : files_named("data.path", options.path, options.kind);
   // They are read in any case, for the statistics of the training part and the names of the columns.
   const auto series = std::make_shared<const AllSeries>(read_all(files, options));
   std::vector<Stretch> training, validation, test;
   const std::string split = split_of(options);
-  if (!parts.training && !parts.validation && !options.test.empty() &&
-      (options.statistics || !options.columns_apart)) {
+  const bool tests_alone = !options.test.empty() || options.test_contents;
+  if (!parts.training && !parts.validation && tests_alone && (options.statistics || !options.columns_apart)) {
     // Nothing of these files counts.
     for (std::size_t i = 0; i < series->size(); ++i) training.push_back({i, 0, (*series)[i].rows()});
   } else if (!options.validation.empty()) {
@@ -607,7 +608,9 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
 
   const auto own_files = [&](const char* key, const std::string& value, const char* part) {
     const std::vector<fs::path> own = files_named(key, value, options.kind);
-    const auto read = std::make_shared<const AllSeries>(read_all(own, options, series->front().columns));
+    DataOptions of_files = options;
+    of_files.contents.reset();
+    const auto read = std::make_shared<const AllSeries>(read_all(own, of_files, series->front().columns));
     return evaluated(read, whole_files(*read, own, options), part, own, setting);
   };
   Datasets datasets;
@@ -618,7 +621,12 @@ Datasets open_series(const DataOptions& options, const Parts& parts) {
     datasets.validation = options.validation.empty()
                               ? evaluated(series, std::move(validation), "validation", files, setting)
                               : own_files("data.validation", options.validation, "validation");
-  if (parts.test && !options.test.empty())
+  if (parts.test && options.test_contents) {
+    DataOptions of_test = options;
+    of_test.contents = options.test_contents;
+    const auto read = std::make_shared<const AllSeries>(read_all(files, of_test, series->front().columns));
+    datasets.test = evaluated(read, whole_files(*read, files, options), "test", files, setting);
+  } else if (parts.test && !options.test.empty())
     datasets.test = own_files("data.test", options.test, "test");
   else if (parts.test && !test.empty())
     datasets.test = evaluated(series, std::move(test), "test", files, setting);

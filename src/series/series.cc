@@ -54,13 +54,19 @@ ModelSeries::ModelSeries(std::shared_ptr<const Model> model, View<const float> v
 ModelSeries ModelSeries::read(std::shared_ptr<const Model> model, const std::filesystem::path& csv,
                               const std::string& missing) {
   check_series_model("series", model->config());
+  return parse(std::move(model), read_file(csv), csv.string(), missing);
+}
+
+ModelSeries ModelSeries::parse(std::shared_ptr<const Model> model, std::string_view csv,
+                               const std::string& origin, const std::string& missing) {
+  check_series_model("series", model->config());
   const auto columns = columns_of(*model);
   DataOptions options{.kind = "series"};
   if (columns) columns->take_form(options);
   if (!missing.empty()) options.missing = missing;
-  Series series = parse_series(read_file(csv), csv.string(), options);
+  Series series = parse_series(csv, origin, options);
   return ModelSeries(std::make_shared<const Impl>(
-      Impl{series_input("series", std::move(model), columns, std::move(series), csv.string())}));
+      Impl{series_input("series", std::move(model), columns, std::move(series), origin)}));
 }
 
 std::int64_t ModelSeries::rows() const { return impl_->series.rows(); }

@@ -342,6 +342,7 @@ void take_as_test(DataOptions& data) {
     fail<UsageError>("data", "expected the part training or validation of data of the kind {}, got test",
                      data.kind);
   if (!data.test.empty() && data.test != data.path) return;
+  data.test_contents = data.contents;
   data.test = data.path;
   data.test_target = data.target;
   // Of these `path` also says what the statistics are.
