@@ -7,7 +7,6 @@
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <ranges>
 
 #include "base/fail.h"
 #include "base/names.h"
@@ -308,9 +307,12 @@ void run(const Arguments& arguments) {
   const Datasets datasets = open_datasets(config.data);
   const std::vector<Part> parts = parts_of(datasets, config.data);
   const auto part = std::ranges::find(parts, arguments.split, &Part::name);
-  if (part == parts.end())
+  if (part == parts.end()) {
+    std::vector<std::string> names;
+    for (const Part& one : parts) names.push_back(one.name);
     fail<UsageError>("data", "expected --split of a part that the data have, {}, got {}",
-                     fmt::join(parts | std::views::transform(&Part::name), " or "), arguments.split);
+                     fmt::join(names, " or "), arguments.split);
+  }
   const Dataset& data = *part->data;
   const bool draws = !arguments.out.empty();
   if (draws && image_shape(data).height == 0)
