@@ -122,6 +122,14 @@ void set_data(RunConfig& config, const std::string& data, const std::vector<std:
   for (std::string* value : sources_of(config.data)) *value = absolute_names(*value);
 }
 
+void check_source(const DataOptions& data) {
+  const bool made = data.kind == "digits" || data.kind == "copy" || data.kind == "reverse";
+  if (made && !data.path.empty())
+    fail<UsageError>("data",
+                     "expected data of a kind of files for data.path = {}, got \"{}\", which is made up",
+                     data.path, data.kind);
+}
+
 void load_without_data(RunConfig& config, const std::string& file_or_name,
                        const std::vector<std::string>& settings) {
   load(config, file_or_name, settings);

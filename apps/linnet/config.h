@@ -20,6 +20,9 @@ void load(RunConfig& config, const std::string& file_or_name, const std::vector<
 /// more than their names.
 void set_data(RunConfig& config, const std::string& data, const std::vector<std::string>& settings);
 
+/// Throws UsageError where a configuration names files for data that are made up.
+void check_source(const DataOptions& data);
+
 /// `load`, with length, vocabulary, classes and picture size from the kind of data alone: nothing is read.
 /// For benchmarks.
 void load_without_data(RunConfig& config, const std::string& file_or_name,

@@ -26,8 +26,7 @@ std::string lost_line_ends(const Dataset& data) {
   const Tokenizer tokenizer(data.tokenizer(), data.vocabulary());
   if (tokenizer.decode(tokenizer.encode("a\nb")).find('\n') != std::string::npos) return {};
   return "the tokenizer of data.tokenizer loses line ends, which the model then neither reads nor writes; "
-         "that "
-         "of linnet data tokenizer keeps them";
+         "that of linnet data tokenizer keeps them";
 }
 
 /// DNA and RNA, whose letters are residues too: what is learned of them is nothing about proteins.

@@ -46,7 +46,7 @@ std::size_t resident_memory();
 std::size_t peak_memory();
 void reset_peak_memory();
 
-/// Hands on what was printed. Throws Error where standard output takes it not.
+/// Flushes standard output. Throws Error where it cannot be written.
 void flush_output();
 
 /// Prints the result of a command. Bytes that are not UTF-8, which names of files may have, become U+FFFD.

@@ -77,12 +77,6 @@ void run(const Arguments& arguments) {
   std::int64_t calibrate = arguments.calibrate > 0 ? arguments.calibrate : input.calibrate;
   if (calibrate == 0) calibrate = input.series.rows();
   calibrate = std::min(calibrate, input.series.rows());
-  if (std::isnan(arguments.threshold) &&
-      std::ranges::find(exact.has_context, true) - exact.has_context.begin() >= calibrate)
-    fail<UsageError>("score",
-                     "expected --threshold, or more calibrating rows than the {} of the first step, which no "
-                     "others stand before, got {}",
-                     input.patch(), calibrate);
   const Anomalies anomalies = find_anomalies(exact, {.window = arguments.window,
                                                      .threshold = arguments.threshold,
                                                      .quantile = arguments.quantile,

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/names.h"
@@ -41,15 +45,17 @@ RunConfig config_of(const Arguments& arguments) {
   if (is_configuration("data", arguments.model)) {
     load(config, arguments.model, arguments.settings);
     set_data(config, arguments.data, arguments.settings);
+    check_source(config.data);
     return config;
   }
   const auto run = run_of(arguments.model);
   if (!run)
     fail<UsageError>("data", "expected a configuration or the folder of a run, got {}", arguments.model);
   config = RunRecord::read(*run).config;
-  const std::string kind = "data.kind=" + config.data.kind;
+  std::vector<std::string> settings = {"data.kind=" + config.data.kind};
+  settings.insert(settings.end(), arguments.settings.begin(), arguments.settings.end());
   for (const std::string& setting : arguments.settings) config.set(setting);
-  set_data(config, arguments.data, {kind});
+  set_data(config, arguments.data, settings);
   return config;
 }
 
@@ -133,7 +139,7 @@ Json columns_of(const Dataset& data) {
 
 struct Example {
   std::int64_t index = 0, steps = 0, counted = 0;
-  std::string label = {};  ///< empty where it has none
+  std::vector<PackedSequence> sequences = {};  ///< one, where nothing is packed
   std::vector<std::int32_t> tokens = {}, source = {};
   std::vector<float> values = {};
 };
@@ -145,8 +151,8 @@ Example read_example(const Dataset& data, std::int64_t index) {
              steps = static_cast<std::size_t>(example.steps);
   const auto columns = static_cast<std::size_t>(data.columns());
   TokenRows rows(data);
-  const std::int64_t label = data.read_sequences(index, rows.tokens, rows.targets).front().label;
-  if (label >= 0) example.label = name_of_label(data, label);
+  example.sequences = data.read_sequences(index, rows.tokens, rows.targets);
+  example.sequences.back().end = example.steps;
   std::vector<float> targets(length * static_cast<std::size_t>(data.target_columns()));
   example.values.resize(length * columns);
   data.read_values(index, example.values, targets);
@@ -161,7 +167,15 @@ Example read_example(const Dataset& data, std::int64_t index) {
   return example;
 }
 
-/// Writes the tokens of examples as text.
+/// The labels of an example's sequences, with commas between them; empty where they have none.
+std::string labels_of(const Dataset& data, const Example& example) {
+  std::vector<std::string> names;
+  for (const PackedSequence& sequence : example.sequences)
+    if (sequence.label >= 0) names.push_back(name_of_label(data, sequence.label));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Writes the tokens of examples as text, each sequence on lines of its own.
 class ExampleText {
  public:
   ExampleText(const Dataset& data, const DataOptions& options)
@@ -169,18 +183,29 @@ class ExampleText {
         text_(data.tokenizer(), pairs_ ? pair_separator : data.vocabulary(), options.kind == "fasta") {}
 
   std::string operator()(const Example& example) const {
-    if (!pairs_) return text_.text(example.tokens);
     const std::span tokens(example.tokens);
+    std::vector<std::string> texts;
+    std::size_t begin = 0;
+    for (const PackedSequence& sequence : example.sequences) {
+      const auto end = static_cast<std::size_t>(sequence.end);
+      texts.push_back(text_of(tokens.subspan(begin, end - begin), example.source));
+      begin = end;
+    }
+    return fmt::format("{}", fmt::join(texts, "\n"));
+  }
+
+ private:
+  std::string text_of(std::span<const std::int32_t> tokens, const std::vector<std::int32_t>& source) const {
+    if (!pairs_) return text_.text(tokens);
     const auto before = [&](std::int32_t token) {
       return static_cast<std::size_t>(std::ranges::find(tokens, token) - tokens.begin());
     };
     const auto end = before(pair_end), separator = before(pair_separator);
-    if (!example.source.empty()) return text_.text(example.source) + " → " + text_.text(tokens.first(end));
+    if (!source.empty()) return text_.text(source) + " → " + text_.text(tokens.first(end));
     return text_.text(tokens.first(separator)) + " → " +
            text_.text(tokens.subspan(separator + 1, end - separator - 1));
   }
 
- private:
   bool pairs_;
   TokenText text_;
 };
@@ -226,8 +251,9 @@ std::vector<std::string> columns_in(const Dataset& data, const Example& example)
 void print_example(const Dataset& data, const DataOptions& options, const std::string& part,
                    const Example& example) {
   constexpr std::size_t most_bytes = 400;
+  const std::string labels = labels_of(data, example);
   fmt::print("\nexample {} of {}: {}{} steps, {} targets that count\n", example.index, part,
-             example.label.empty() ? "" : "label " + example.label + ", ", example.steps, example.counted);
+             labels.empty() ? "" : "label " + labels + ", ", example.steps, example.counted);
   if (is_text(options)) return fmt::print("{}\n", shortened(ExampleText(data, options)(example), most_bytes));
   if (image_shape(data).height > 0) return;
   if (data.columns() > 0)
@@ -237,7 +263,7 @@ void print_example(const Dataset& data, const DataOptions& options, const std::s
 
 Json json_of(const Dataset& data, const DataOptions& options, const Example& example) {
   Json json = {{"index", example.index}, {"steps", example.steps}, {"counted", example.counted}};
-  if (!example.label.empty()) json["label"] = example.label;
+  if (const std::string labels = labels_of(data, example); !labels.empty()) json["label"] = labels;
   if (!example.source.empty()) json["source"] = example.source;
   if (!example.tokens.empty()) json["tokens"] = example.tokens;
   if (!example.values.empty()) json["values"] = example.values;
@@ -281,7 +307,7 @@ Json found(const Arguments& arguments, const DataOptions& options, const std::ve
            const Dataset& data, const std::vector<Example>& examples) {
   Json json = {{"kind", options.kind}, {"data", options.path}, {"parts", sizes_of(parts, options)}};
   if (const Json labels = labels_of(parts); !labels.empty()) json["labels"] = labels;
-  if (const Json columns = columns_of(data); !columns.empty()) json["columns"] = columns;
+  if (const Json columns = columns_of(*parts.front().data); !columns.empty()) json["columns"] = columns;
   json["split"] = arguments.split;
   json["examples"] = Json::array();
   for (const Example& example : examples) json["examples"].push_back(json_of(data, options, example));
@@ -302,8 +328,10 @@ void print_found(const Json& found, const std::vector<Part>& parts) {
 }
 
 void run(const Arguments& arguments) {
-  const RunConfig config = config_of(arguments);
-  check_outputs("data", {{"--out", arguments.out}}, {{"--data", config.data.path}});
+  RunConfig config = config_of(arguments);
+  std::vector<NamedPath> inputs;
+  for (const std::string* source : sources_of(config.data)) inputs.push_back({"the data's", *source});
+  check_outputs("data", {{"--out", arguments.out}}, inputs);
   const Datasets datasets = open_datasets(config.data);
   const std::vector<Part> parts = parts_of(datasets, config.data);
   const auto part = std::ranges::find(parts, arguments.split, &Part::name);
@@ -325,11 +353,11 @@ void run(const Arguments& arguments) {
   std::vector<Example> examples;
   for (std::int64_t i = 0; i < count; ++i) examples.push_back(read_example(data, i * data.size() / count));
   if (draws) write_pictures(arguments, data, examples);
+  for (const std::string& sentence : doubts_of(config.data, *parts.front().data))
+    print_note("warning: " + sentence);
   const Json json = found(arguments, config.data, parts, data, examples);
   if (arguments.json) return print_json(json);
   print_found(json, parts);
-  for (const std::string& sentence : doubts_of(config.data, *parts.front().data))
-    print_note("warning: " + sentence);
   if (draws)
     return print_summary(arguments.out,
                          fmt::format("\n{} pictures of {}: {}\n", count, arguments.split, arguments.out));

@@ -108,6 +108,7 @@ RunRecord new_record(const Arguments& arguments) {
   RunRecord record;
   load(record.config, arguments.config, arguments.settings);
   set_data(record.config, arguments.data, arguments.settings);
+  check_source(record.config.data);
   record.version = version();
   record.command = own_command_line();
   record.started = utc_now();

@@ -274,8 +274,9 @@ LINNET_API linnet_status linnet_number_observe(linnet_number_session* session, c
 LINNET_API linnet_status linnet_number_densities(linnet_number_session* session, int64_t stream, float* mean,
                                                  float* scale, float* freedom, size_t count);
 
-/* One draw from these densities, out [targets], with scales multiplied by `temperature`. It depends on the
- * seed, the position and the target alone. */
+/* One draw from these densities, out [targets], with scales multiplied by `temperature`, which is 0 for a
+ * model of squared errors: it predicts means alone. It depends on the seed, the position and the target
+ * alone. */
 LINNET_API linnet_status linnet_number_draw(linnet_number_session* session, int64_t stream, uint64_t seed,
                                             double temperature, float* out, size_t count);
 

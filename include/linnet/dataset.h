@@ -193,7 +193,7 @@ LINNET_API std::uint8_t pixel_of_token(std::int32_t token, std::int64_t levels);
 /// files for the largest token where `fields` does not give it. Text files (but for "text" and "bytes") may
 /// begin with the byte order mark of UTF-8.
 ///
-/// Kinds that are made up have no `path`, and kinds ignore `length`, `size`, `levels`, `labels`, `examples`,
+/// Kinds ignore `path`, `length`, `size`, `levels`, `labels`, `examples`,
 /// `seed` and the members without a key of linnet/run_config.h that they do not use. Any other member must
 /// have its default where the kind does not use it.
 struct DataOptions {
@@ -240,7 +240,7 @@ struct DataOptions {
   std::vector<std::string> class_names = {};
   std::int64_t channels = 0;  ///< of images, 1 or 3; 0: 3 where any of them is in colour
   /// Series: the contents of a CSV file, in place of the files `path`; and in place of the files `test`.
-  std::optional<std::string> contents = {}, test_contents = {};
+  std::shared_ptr<const std::string> contents = {}, test_contents = {};
   /// Series: the names that the columns which are read must have, in their order, as those of a model. Empty:
   /// any names.
   std::vector<std::string> column_names = {};

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "linnet/export.h"
@@ -25,7 +26,8 @@ class LINNET_API ModelSeries {
  public:
   /// Numbers in memory, [rows, columns], in the columns that the model was trained with; they are copied. NaN
   /// stands for a number that is not known. Throws UsageError for a model that predicts no next numbers of a
-  /// series, or fewer rows than a step has, for another number of columns, no rows and infinities.
+  /// series, or fewer rows at once than its steps have; and for numbers of other columns than the model's,
+  /// without rows, or infinite.
   ModelSeries(std::shared_ptr<const Model> model, View<const float> values);
 
   /// A CSV file, read as the model's training data were (docs/commands/train.md), whose columns are found by
@@ -40,14 +42,16 @@ class LINNET_API ModelSeries {
 
   std::int64_t rows() const;
   /// Names of the columns; "0", "1" … where the model knows none.
-  const std::vector<std::string>& columns() const;
+  const std::vector<std::string>& column_names() const;
   /// [rows, columns].
   std::span<const float> values() const;
   /// The time of a row as text. Of one behind the last, where the last three rows have equal distances, or
-  /// are months apart. Empty otherwise, and without times.
+  /// are months apart. Empty otherwise, without times, and behind the year 30,000. Throws UsageError for a
+  /// row below 0.
   std::string time(std::int64_t row) const;
 
   struct Impl;
+  /// For Linnet's own modules.
   const Impl& impl() const { return *impl_; }
 
  private:
@@ -71,9 +75,9 @@ struct ForecastOptions {
 };
 
 /// Draws of the rows behind the last one of a series, [samples, steps, columns]; one of means where the model
-/// predicts means alone (model.value_head = "squared-error"). A draw depends on the seed and its number
-/// alone. Throws UsageError for options outside their range, fewer rows than a step has and more steps than
-/// learned positions leave, Error for predictions that are not finite.
+/// predicts means alone (model.value_head = "squared-error"). Sample i is that of
+/// the seed `seed` + i. Throws UsageError for options outside their range, fewer rows than a step has and
+/// more steps than learned positions leave, Error for predictions that are not finite.
 LINNET_API std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& options = {});
 
 /// −log densities of the numbers of a series, in nats, each given the steps before its own.
@@ -86,7 +90,7 @@ struct SeriesScores {
   std::int64_t state_bytes = 0;  ///< of the model's streams, at the end
 };
 
-/// The scores of all rows, read as a stream, with memory that does not grow in the linear family. A model of
+/// The scores of all rows, read as a stream, whose state does not grow in the linear family. A model of
 /// squared errors scores by normal densities of one deviation of the training data. Throws Error for a row
 /// whose score is not finite.
 LINNET_API SeriesScores score(const ModelSeries& series, int threads = 0,
@@ -117,7 +121,8 @@ struct Anomalies {
   std::vector<Anomaly> found;
 };
 
-/// Throws UsageError for options outside their range, and where no calibrating row has a context.
+/// Throws UsageError for scores whose sizes do not fit each other, options outside their range, and where no
+/// calibrating row has a context.
 LINNET_API Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& options = {});
 
 }  // namespace linnet

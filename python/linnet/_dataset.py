@@ -215,6 +215,8 @@ class Dataset:
             if split not in ("training", "validation", "test"):
                 raise _core.UsageError(f"[dataset] expected a split among training, validation, test, got {split!r}")
         contents = csv_of("dataset", source) if is_table(source) else None
+        if contents is not None and kind not in ("", "series"):
+            raise _core.UsageError(f"[dataset] expected the kind series for rows in memory, got {kind!r}")
         given = ("", "series") if contents is not None else (folder_of("dataset", source), str(kind))
         if split is not None:
             return cls._of(_core.Dataset.open_split(model._core, *given, split, assignments_of(settings), contents))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
@@ -626,7 +626,7 @@ class Model:
 
 def _are_texts(tokens) -> bool:
     """Whether this is a sequence of texts: a list, an array or a column of a table."""
-    if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable) or getattr(tokens, "ndim", 1) != 1:
+    if isinstance(tokens, (str, bytes)) or not (isinstance(tokens, (list, tuple)) or getattr(tokens, "ndim", 0) == 1):
         return False
     return isinstance(next(iter(tokens), None), (str, bytes))
 

@@ -30,14 +30,15 @@ class Forecast:
     ----------
     samples : float32 array [samples, steps, columns]
         A model of squared errors predicts means alone: a single sample of them.
-    columns : tuple of str [columns]
-        Names of the columns; "0", "1", ... where the model knows none.
+    column_names : tuple of str [columns]
+        Those of the model; "0", "1", ... where the model knows none.
     times : tuple of str [steps]
-        Times of the rows, as in the file; empty where it has none, or does not end with equal distances.
+        Times of the rows, as in the file; empty where it has none, or its last rows have neither equal
+        distances nor whole months between them.
     """
 
     samples: np.ndarray
-    columns: tuple[str, ...]
+    column_names: tuple[str, ...]
     times: tuple[str, ...]
 
     @property
@@ -108,9 +109,9 @@ class SeriesScores:
 
     def __init__(self, series: _core.Series, core: _core.SeriesScores):
         self._series, self._core = series, core
-        self.columns: tuple[str, ...] = tuple(series.columns)
-        """Names of the columns."""
-        self.numbers: np.ndarray = core.numbers.reshape(-1, len(self.columns))
+        self.column_names: tuple[str, ...] = tuple(series.column_names)
+        """[columns]."""
+        self.numbers: np.ndarray = core.numbers.reshape(-1, len(self.column_names))
         """float64 [rows, columns]; NaN of numbers that are not known."""
         self.rows: np.ndarray = core.rows
         """float64 [rows], the sums over the known numbers."""
@@ -120,7 +121,7 @@ class SeriesScores:
         """Bytes of the states of the model's streams."""
 
     def __repr__(self) -> str:
-        return f"<linnet.SeriesScores: {len(self.rows)} rows of {len(self.columns)} columns>"
+        return f"<linnet.SeriesScores: {len(self.rows)} rows of {len(self.column_names)} columns>"
 
     def anomalies(
         self,
@@ -157,7 +158,7 @@ class SeriesScores:
             whole("score", "gap", gap),
         )
         rows = [
-            Anomaly(first, last, highest, self.columns[column], self._series.time(first), self._series.time(last))
+            Anomaly(first, last, highest, self.column_names[column], self._series.time(first), self._series.time(last))
             for first, last, highest, column in found
         ]
         return Anomalies(scores, found_threshold, rows)
@@ -207,7 +208,7 @@ def forecast(
     context : int
         Last rows that the model reads; 0 for as many as in a training example.
     seed : int
-        A draw depends on it and on its number alone.
+        Sample i is that of the seed + i.
     temperature : float
         The scales of the densities are multiplied by it.
     missing : str
@@ -232,7 +233,7 @@ def forecast(
         real("forecast", "temperature", temperature),
         threads_of("forecast", threads),
     )
-    columns = tuple(series.columns)
+    columns = tuple(series.column_names)
     times = tuple(series.time(series.rows + step) for step in range(steps)) if series.time(series.rows) else ()
     return Forecast(drawn.reshape(-1, steps, len(columns)), columns, times)
 

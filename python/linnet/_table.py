@@ -12,6 +12,9 @@ from ._arguments import floats_of, is_array
 Table: TypeAlias = Any
 
 
+_ROWS_TOGETHER = 1 << 14
+
+
 def is_frame(data: Any) -> bool:
     """Whether this is a table with named columns, as those of pandas."""
     return all(hasattr(data, name) for name in ("iloc", "columns", "to_csv"))
@@ -23,21 +26,37 @@ def is_table(data: Any) -> bool:
 
 
 def _holds_times(values: Any) -> bool:
-    """Whether these are dates with times of day: of a time zone, too, or periods."""
+    """Whether these are dates, of a time zone, too, or periods."""
     return getattr(values.dtype, "kind", "") == "M" or hasattr(values, "tz") or hasattr(values.dtype, "freq")
 
 
 def csv_of(operation: str, data: Table) -> str:
     """The contents of a CSV file with these rows. NaN is a missing cell; times are a column of dates, or the index of a frame."""
     if is_frame(data):
-        # The first column is the one whose dates are times.
-        times = [i for i in range(data.shape[1]) if _holds_times(data.iloc[:, i])]
-        if len(times) == 1:
-            data = data.iloc[:, [*times, *(i for i in range(data.shape[1]) if i not in times)]]
-        has_times = not times and _holds_times(data.index)
-        label = "time" if has_times and data.index.name is None else None
-        return data.to_csv(index=has_times, index_label=label)
+        return _csv_of_frame(data)
     numbers = floats_of(operation, "data", data, np.float64)
-    lines = [",".join(f"column {column}" for column in range(numbers.shape[1]))]
-    lines += [",".join("" if number != number else repr(number) for number in row) for row in numbers.tolist()]
-    return "\n".join(lines) + "\n"
+    parts = [",".join(f"column {column}" for column in range(numbers.shape[1])) + "\n"]
+    for first in range(0, len(numbers), _ROWS_TOGETHER):
+        rows = numbers[first : first + _ROWS_TOGETHER].tolist()
+        parts.append("".join(",".join("" if number != number else repr(number) for number in row) + "\n" for row in rows))
+    return "".join(parts)
+
+
+def _csv_of_frame(data: Table) -> str:
+    """Its index is written where it holds times. A column of times comes first, where it is read as such."""
+    data = data.copy(deep=False)
+    data.columns = [name if isinstance(name, str) else f"column {name}" for name in data.columns]
+    for name in [name for name in data.columns if getattr(data[name], "dtype", None) == bool]:
+        data[name] = data[name].astype(int)
+    times = [i for i in range(data.shape[1]) if _holds_times(data.iloc[:, i])]
+    for i in times:
+        if hasattr(data.iloc[:, i].dtype, "freq"):
+            data[data.columns[i]] = data.iloc[:, i].dt.to_timestamp()
+    if len(times) == 1:
+        data = data.iloc[:, [*times, *(i for i in range(data.shape[1]) if i not in times)]]
+    if times or not _holds_times(data.index):
+        return data.to_csv(index=False)
+    if hasattr(data.index.dtype, "freq"):
+        data.index = data.index.to_timestamp()
+    label = data.index.name if data.index.name is not None else next(name for name in ("time", "index", "") if name not in data.columns)
+    return data.to_csv(index_label=label)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -53,8 +53,6 @@ class Training:
         The update of the run's best evaluation, also of calls before this one; None where there was none.
     best_bits : float, optional
         Bits of that evaluation.
-    best_model : linnet.Model, optional
-        The model of that evaluation, which is also in the folder best of `out`.
     """
 
     model: Model
@@ -70,7 +68,14 @@ class Training:
     evaluation: dict[str, Any] | None = None
     best_step: int | None = None
     best_bits: float | None = None
-    best_model: Model | None = None
+    _best: Model | str | None = field(default=None, repr=False)
+
+    @property
+    def best_model(self) -> Model | None:
+        """The model of the run's best evaluation, read from the folder best of `out`; None where there was none."""
+        if isinstance(self._best, str):
+            self._best = load(self._best)
+        return self._best
 
 
 class _Curves:
@@ -245,10 +250,12 @@ def train(
             )
         model = load(folder)
         best = os.path.join(folder, "best")
-        best_model = load(best) if os.path.exists(os.path.join(best, "config.json")) else None
+        found = os.path.exists(os.path.join(best, "config.json"))
+        # That of a temporary folder now, since it is removed.
+        best_model = None if not found else load(best) if out is None else os.path.abspath(best)
     return Training(
         model=model,
-        best_model=best_model,
+        _best=best_model,
         steps=curves.of_steps("step", np.int64),
         bits=curves.of_steps("bits"),
         smoothed_bits=curves.of_steps("smoothed_bits"),

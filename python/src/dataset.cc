@@ -169,11 +169,15 @@ nb::tuple open(const DataOptions& options) {
 /// The contents of a CSV file, where a table takes the place of files.
 using Contents = std::optional<std::string>;
 
+void take_contents(DataOptions& data, const Contents& contents) {
+  if (contents) data.contents = std::make_shared<const std::string>(*contents);
+}
+
 nb::tuple open_for_run(const std::string& config, const std::string& source, const Contents& contents) {
   RunConfig run;
   run.read_json(config, "the configuration");
   if (!source.empty()) set_source(run.data, source);
-  run.data.contents = contents;
+  take_contents(run.data, contents);
   return open(run.data);
 }
 
@@ -194,15 +198,17 @@ DataOptions options_for(const ModelObject& model, const std::string& source, con
                         const std::vector<std::string>& settings, const Contents& contents) {
   RunConfig run;
   run.data = data_for_model(*model.model, source, kind);
-  run.data.contents = contents;
+  take_contents(run.data, contents);
   for (const std::string& assignment : settings) {
     const std::string key = assignment.substr(0, assignment.find('='));
     if (!key.starts_with("data.") || key == "data.kind" || key == "data.path")
       refuse("dataset", "settings data.* other than data.kind and data.path", key);
     run.set(assignment);
     if (key == "data.columns" &&
-        !std::ranges::is_permutation(names_in(run.data.columns), run.data.column_names))
+        !std::ranges::is_permutation(names_in(run.data.columns), run.data.column_names)) {
       run.data.column_names.clear();
+      run.data.statistics.reset();
+    }
   }
   return run.data;
 }

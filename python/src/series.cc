@@ -82,7 +82,7 @@ void bind_series(nb::module_& module) {
       .def_static("parse", &parse, "model"_a, "contents"_a, "missing"_a)
       .def_static("read", &read, "model"_a, "path"_a, "missing"_a)
       .def_prop_ro("rows", &ModelSeries::rows)
-      .def_prop_ro("columns", &ModelSeries::columns)
+      .def_prop_ro("column_names", &ModelSeries::column_names)
       .def("time", &ModelSeries::time, "row"_a)
       .def("forecast", &forecast_series, "steps"_a, "samples"_a, "context"_a, "seed"_a, "temperature"_a,
            "threads"_a)

@@ -61,8 +61,14 @@ class Table:
     def __init__(self, columns, values):
         self.columns, self.values, self.shape = columns, values, np.shape(values)
 
-    def to_csv(self, index, index_label):
-        assert not index and index_label is None
+    def copy(self, deep):
+        return Table(self.columns, self.values)
+
+    def __getitem__(self, name):
+        return self.values[:, self.columns.index(name)]
+
+    def to_csv(self, index):
+        assert not index
         rows = [",".join("" if cell != cell else repr(float(cell)) for cell in row) for row in self.values]
         return "\n".join([",".join(map(str, self.columns)), *rows]) + "\n"
 
@@ -88,7 +94,7 @@ def test_files_arrays_and_tables_are_the_same_series(request, folder, name):
     assert model.column_names == ("wave", "level")
     of_file = linnet.forecast(model, folder / "hours.csv", 5, samples=20)
     assert of_file.samples.shape == (20, 5, 2) and of_file.samples.dtype == np.float32
-    assert of_file.columns == ("wave", "level")
+    assert of_file.column_names == ("wave", "level")
     assert of_file.times[0] == "2024-03-13 12:00:00" and len(of_file.times) == 5
     values = numbers()
     table = Table(["level", "other", "wave"], np.stack([values[:, 1], values[:, 0] * 0, values[:, 0]], axis=1))
@@ -302,6 +308,40 @@ def test_frames_of_pandas(folder, model):
         found = linnet.train(settings, same)
         np.testing.assert_array_equal(found.bits, bits)
         assert found.model.column_names == ("wave", "level")
+
+
+def test_frames_with_names_times_and_truths_of_every_kind():
+    pandas = pytest.importorskip("pandas")
+    values = numbers()[:, :1]
+    settings = {"model": SIZES, "data": {"kind": "series", "length": 16}, "training": {"steps": 1, "batch": 2}}
+    assert linnet.train(settings, pandas.DataFrame(values)).model.column_names == ("column 0",)
+    truths = pandas.DataFrame({"on": np.arange(ROWS) % 3 == 0, "time": values[:, 0]}, index=pandas.date_range("2024-01-01", periods=ROWS))
+    model = linnet.train(settings, truths).model
+    assert model.column_names == ("on", "time")
+    assert linnet.forecast(model, truths, 1).times == ("2024-10-27 00:00:00",)
+    for frequency, expected in [("M", "2049-01-01"), ("Q", "2099-01-01"), ("Y", "2324-01-01"), ("D", "2024-10-27")]:
+        frame = pandas.DataFrame({"x": values[:, 0]}, index=pandas.period_range("2024-01-01", periods=ROWS, freq=frequency))
+        model = linnet.train(settings, frame).model
+        assert model.column_names == ("x",)
+        assert linnet.forecast(model, frame, 1).times[0].startswith(expected)
+
+
+def test_models_of_sound_take_no_series(tmp_path):
+    model = linnet.random_model({"model": {**SIZES, "columns": 2, "length": 16, "vocabulary": 0}})
+    model.save(tmp_path / "sound")
+    (tmp_path / "sound" / "columns.json").write_text('{"rate": 8000, "channels": 2}')
+    model = linnet.load(tmp_path / "sound")
+    with pytest.raises(linnet.UsageError, match="data of sound"):
+        linnet.evaluate(model, numbers())
+    with pytest.raises(linnet.UsageError, match="sound"):
+        linnet.forecast(model, numbers())
+
+
+def test_columns_that_are_chosen_have_statistics_of_their_own(apart, folder):
+    lines = ["a,b"] + [f"{x - 60:.9g},{y + 5000:.9g}" for x, y in numbers()]
+    (folder / "others.csv").write_text("\n".join(lines) + "\n")
+    found = linnet.Dataset.open(folder / "others.csv", apart, settings={"data.columns": "a,b"})[0]
+    assert np.abs(np.mean([found.values(i) for i in range(len(found))])) < 0.2
 
 
 def test_settings_of_files_are_refused_for_examples_in_memory():

@@ -363,6 +363,8 @@ def test_lines_of_a_classifier_are_opened_as_lines(tmp_path):
         assert relative(result.model.classify(text), row) < 1e-5
     for same in (tuple(texts), np.array(texts), np.array(texts, object)):
         assert np.array_equal(result.model.classify(same), found)
+    with pytest.raises(linnet.ArgumentTypeError):
+        result.model.classify(text for text in texts)
     with pytest.raises(linnet.UsageError, match="an empty one"):
         result.model.classify(["abc", ""])
     with pytest.raises(linnet.UsageError, match="no key_lengths"):

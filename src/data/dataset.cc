@@ -73,11 +73,6 @@ void check_examples(const DataOptions& options) {
 void check_keys(const DataOptions& options) {
   using Kinds = std::vector<std::string>;
   const DataOptions defaults;
-  const Kinds made = {"digits", "copy", "reverse"};
-  if (!options.path.empty() && std::ranges::count(made, options.kind) > 0)
-    fail<UsageError>("data",
-                     "expected data of a kind of files for data.path = {}, got \"{}\", which is made up",
-                     options.path, options.kind);
   const auto check = [&](const char* key, const auto DataOptions::*value, const Kinds& kinds) {
     if (options.*value == defaults.*value || std::ranges::count(kinds, options.kind) > 0) return;
     const std::string others = fmt::format("{}", fmt::join(kinds.begin(), kinds.end() - 1, ", "));

@@ -51,7 +51,7 @@ Division divide(const std::string& split, std::int64_t steps, const std::string&
     if (!row)
       fail<UsageError>(
           "data", "{}: expected {} in data.split, got \"{}\"", origin,
-          row_of_time ? "fractions of 1 or times as in the file" : "fractions of 1, such as 0.8,0.9,",
+          row_of_time ? "fractions of 1 or times as in the file" : "fractions of 1 such as 0.8,0.9",
           shortened(end));
     const std::int64_t before = rows.empty() ? 0 : rows.back();
     // The test part alone may be empty.

@@ -203,7 +203,8 @@ void add_value(Series& series, Notation& notation, const std::string& cell, cons
 using AllSeries = std::vector<Series>;
 
 Series read_series(const fs::path& path, const DataOptions& options) {
-  return parse_series(options.contents ? *options.contents : read_file(path), path.string(), options);
+  if (options.contents) return parse_series(*options.contents, path.string(), options);
+  return parse_series(read_file(path), path.string(), options);
 }
 
 /// The files, all with the same columns.
@@ -483,13 +484,14 @@ std::string Series::time_text(std::int64_t row) const {
   const std::optional<Stride> stride = stride_of(*this);
   if (!stride) return {};
   const std::int64_t beyond = row - count + 1;
-  // As far as the calendar of the standard library goes.
+  // The calendar of the standard library ends in the year 32,767.
   constexpr std::int64_t most_months = 12 * 20000;
-  if (stride->months > 0 && beyond <= most_months / stride->months)
+  if (stride->months > 0 && beyond > most_months / stride->months) return {};
+  if (stride->months > 0)
     return timestamp_text(
         months_later(at(count - 1), static_cast<int>(beyond) * stride->months, stride->month_ends));
   std::int64_t time = 0;
-  if (stride->months > 0 || __builtin_mul_overflow(beyond, stride->distance, &time) ||
+  if (__builtin_mul_overflow(beyond, stride->distance, &time) ||
       __builtin_add_overflow(time, times.back(), &time))
     fail("data", "expected times that go on within 64 bits, got {} steps after {}", beyond,
          timestamp_text(at(count - 1)));

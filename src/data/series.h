@@ -32,7 +32,8 @@ struct Series {
   std::int64_t rows() const { return static_cast<std::int64_t>(values.size() / columns.size()); }
   /// The times of the rows, and behind the last one those that go on as the last three rows: by months, where
   /// these are the same days of their months or the last ones, otherwise with their distance. Empty for a
-  /// series without times, and behind one that does not end so. Throws Error for a time beyond 64 bits.
+  /// series without times, behind one that does not end so, and behind the year 30,000 of months. Throws
+  /// Error for a time beyond 64 bits.
   std::string time_text(std::int64_t row) const;
   /// Whether there are times behind the last row.
   bool times_go_on() const { return !time_text(rows()).empty(); }

@@ -111,14 +111,9 @@ ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& 
 }
 
 void check_assets(const char* operation, const ModelAssets& assets, const ModelConfig& config) {
-  const std::vector<std::string>& names = assets.class_names;
-  if (!names.empty() && std::ssize(names) != config.classes)
+  if (!assets.class_names.empty() && std::ssize(assets.class_names) != config.classes)
     fail<UsageError>(operation, "expected names for the {} labels of the model, got {}", config.classes,
-                     names.size());
-  std::unordered_set<std::string> known;
-  for (const std::string& name : names)
-    if (!known.insert(name).second)
-      fail<UsageError>(operation, "expected names of labels that differ, got \"{}\" twice", name);
+                     assets.class_names.size());
 }
 
 ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterTable& table)

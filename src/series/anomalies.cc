@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "base/fail.h"
@@ -115,6 +114,12 @@ void check(const AnomalyOptions& options) {
 
 Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& options) {
   check(options);
+  const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(scores.columns, 0));
+  if (columns == 0 || scores.has_context.size() != scores.rows.size() ||
+      scores.numbers.size() != scores.rows.size() * columns)
+    fail<UsageError>("score",
+                     "expected scores of {} rows with as many contexts and {} columns, got {} and {} numbers",
+                     scores.rows.size(), scores.columns, scores.has_context.size(), scores.numbers.size());
   Anomalies result{.scores = smoothed(scores, options.window), .threshold = options.threshold, .found = {}};
   const std::int64_t rows = std::ssize(scores.rows),
                      calibrate = options.calibrate > 0 ? std::min(options.calibrate, rows) : rows;
@@ -124,10 +129,11 @@ Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& optio
       if (scores.has_context[i]) sorted.push_back(result.scores[i]);
     std::ranges::sort(sorted);
     if (sorted.empty())
-      fail<UsageError>("score",
-                       "expected a threshold, or calibrating rows behind those of the first step, which no "
-                       "others stand before, got {}",
-                       calibrate);
+      fail<UsageError>(
+          "score",
+          "expected a threshold, or more calibrating rows than those of the first step, which no "
+          "others stand before, got {}",
+          calibrate);
     result.threshold = threshold_of(sorted, options.quantile);
   }
   result.found = rows_above(result.scores, scores.has_context, result.threshold, options.gap);

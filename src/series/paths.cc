@@ -24,7 +24,7 @@ std::int64_t context_of(const char* command, const SeriesInput& input, std::int6
   if (config.positions == Positions::learned)
     read = std::min(read, config.length - (steps + patch - 1) / patch);
   if (read < 1 && context > 0 && context < patch)
-    fail<UsageError>(command, "expected --context of at least the {} rows of a step, got {}", patch, context);
+    fail<UsageError>(command, "expected a context of at least the {} rows of a step, got {}", patch, context);
   if (read < 1)
     fail<UsageError>(command,
                      "expected fewer steps than the {} positions of the model, got {}; a model with "
@@ -61,11 +61,12 @@ SeriesPaths::SeriesPaths(const SeriesInput& input, const SeriesDraws& draws)
       row_columns_(input.row_columns()),
       session_(input.model, draws.samples * input.streams(), {.threads = draws.threads}),
       values_(room_for(session_.streams(), draws.steps, row_columns_)) {
-  read_context(draws.context);
+  Pace pace(draws.progress, draws.context + draws.steps);
+  read_context(draws.context, pace);
   // Rows of whole steps, which the model can take again.
   const std::int64_t together = input.horizon() / input.patch() * input.patch();
   for (std::int64_t step = 0; step < draws.steps; step += together) {
-    if (draws.progress) draws.progress(step, draws.steps);
+    pace.show(draws.context + step);
     extend(step, std::min(together, draws.steps - step));
   }
 }
@@ -92,13 +93,15 @@ const float* SeriesPaths::row(std::int64_t stream, std::int64_t step) const {
   return &values_[static_cast<std::size_t>((stream * draws_.steps + step) * row_columns_)];
 }
 
-void SeriesPaths::read_context(std::int64_t rows) {
+void SeriesPaths::read_context(std::int64_t rows, Pace& pace) {
   std::vector<float> predicted(static_cast<std::size_t>(session_.targets()));
   for (std::int64_t stream = 0; stream < input_.streams(); ++stream) {
     const std::int64_t one[] = {stream};
     const std::int64_t end = input_.series.rows(), last = end - input_.patch();
-    for (std::int64_t i = end - rows; i < last; i += input_.patch())
+    for (std::int64_t i = end - rows; i < last; i += input_.patch()) {
+      pace.show(i - (end - rows));
       session_.observe(input_.step(i, stream), one);
+    }
     session_.step(input_.step(last, stream), predicted, one);
   }
   for (std::int64_t s = input_.streams(); s < session_.streams(); ++s) session_.fork(s, s % input_.streams());

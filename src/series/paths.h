@@ -7,6 +7,7 @@
 
 #include "linnet/generation.h"
 #include "series/input.h"
+#include "series/pace.h"
 
 namespace linnet {
 
@@ -57,7 +58,7 @@ class SeriesPaths {
   const float* row(std::int64_t stream, std::int64_t step) const;
 
   /// The streams of the first sample take the last rows of the series; the others are copies.
-  void read_context(std::int64_t rows);
+  void read_context(std::int64_t rows, Pace& pace);
 
   /// The next `count` rows of all streams, from one prediction; they then take them.
   void extend(std::int64_t first, std::int64_t count);

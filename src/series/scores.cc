@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/memory.h"
 #include "linnet/generation.h"
+#include "series/pace.h"
 
 namespace linnet {
 namespace {
@@ -27,10 +28,13 @@ void score_step(const SeriesInput& input, NumberSession& session, std::int64_t r
       const auto from = static_cast<std::size_t>(i * row_columns + c),
                  at = static_cast<std::size_t>((row + i) * columns + column);
       const float number = input.series.values[at];
-      scores[at] = std::isnan(number) ? unknown
-                                      : std::log(input.deviation(column)) -
-                                            log_density(input.to_model(number, column), mean[from],
-                                                        scale[from], freedom[from]);
+      scores[at] = unknown;
+      if (std::isnan(number)) continue;
+      scores[at] = std::log(input.deviation(column)) -
+                   log_density(input.to_model(number, column), mean[from], scale[from], freedom[from]);
+      if (!std::isfinite(scores[at]))
+        fail("score", "expected numbers with a finite score, got a score of {} in row {}", scores[at],
+             row + i);
     }
 }
 
@@ -69,7 +73,9 @@ SeriesScores scores_of(const SeriesInput& input, int threads, const SeriesProgre
                       .has_context = {}};
   const std::int64_t rows = input.series.rows(), patch = input.patch();
   std::vector<float> predicted(static_cast<std::size_t>(session.targets()));
+  Pace pace(progress, rows);
   for (std::int64_t row = 0; row < rows; row += patch) {
+    pace.show(row);
     const std::int64_t here = std::min(patch, rows - row);
     for (std::int64_t stream = 0; stream < session.streams(); ++stream) {
       // Learned positions end with the trained length: the stream begins anew.
@@ -81,14 +87,9 @@ SeriesScores scores_of(const SeriesInput& input, int threads, const SeriesProgre
     for (std::int64_t i = row; i < row + here; ++i) {
       scores.rows.push_back(
           row_score(std::span(scores.numbers).subspan(static_cast<std::size_t>(i) * columns, columns)));
-      if (!std::isfinite(scores.rows.back()))
-        fail("score", "expected numbers with a finite score, got a score of {} in row {}", scores.rows.back(),
-             i);
       scores.has_context.push_back(has_context);
     }
     if (here == patch) take_step(input, session, row, predicted);
-    constexpr std::int64_t shown_every = 1024;  // steps
-    if (progress && row > 0 && row / patch % shown_every == 0) progress(row, rows);
   }
   for (std::int64_t stream = 0; stream < session.streams(); ++stream)
     scores.state_bytes += static_cast<std::int64_t>(session.state_bytes(stream));

@@ -1,8 +1,14 @@
 #include "linnet/series.h"
 
 #include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "io/file.h"
@@ -70,9 +76,13 @@ ModelSeries ModelSeries::parse(std::shared_ptr<const Model> model, std::string_v
 }
 
 std::int64_t ModelSeries::rows() const { return impl_->series.rows(); }
-const std::vector<std::string>& ModelSeries::columns() const { return impl_->series.columns; }
+const std::vector<std::string>& ModelSeries::column_names() const { return impl_->series.columns; }
 std::span<const float> ModelSeries::values() const { return impl_->series.values; }
-std::string ModelSeries::time(std::int64_t row) const { return impl_->series.time_text(row); }
+
+std::string ModelSeries::time(std::int64_t row) const {
+  if (row < 0) fail<UsageError>("series", "expected a row of at least 0, got {}", row);
+  return impl_->series.time_text(row);
+}
 
 std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& options) {
   constexpr std::int64_t most_steps = 1 << 24, most_samples = 1 << 16;

@@ -81,7 +81,13 @@ std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::
   return result;
 }
 
+void RunColumns::check_kind(const DataOptions& data) const {
+  if (sound && data.kind == "series")
+    fail<UsageError>("data", "expected data of sound, as the model was trained with, got a series");
+}
+
 void RunColumns::take_form(DataOptions& data) const {
+  check_kind(data);
   if (data.kind == "tokens" && token_bytes != 0) data.token_bytes = token_bytes;
   if ((data.kind != "series" || names.empty()) && (data.kind != "sound" || !sound)) return;
   data.columns = form.columns;
@@ -93,6 +99,7 @@ void RunColumns::take_form(DataOptions& data) const {
 }
 
 void RunColumns::take_columns(DataOptions& data) const {
+  check_kind(data);
   if (data.kind != "series" || names.empty()) return;
   data.column_names = names;
   if (!applied.mean.empty()) data.statistics = applied;

@@ -25,6 +25,7 @@ struct RunColumns {
   static RunColumns of(const Dataset& dataset);
 
   /// Has `data` of the kind of the run's read as those of the run were read, their columns by their names.
+  /// Throws UsageError, as `take_columns` does, for a series where the run has sound.
   void take_form(DataOptions& data) const;
 
   /// Has a series read with the columns of the run, and with their statistics where these are apart. Where
@@ -47,6 +48,9 @@ struct RunColumns {
   /// Throws UsageError, naming `command`, where the sound in `origin` has another rate or other channels, or
   /// the run has other data than sound.
   void check(const char* command, const std::string& origin, const SoundFormat& found) const;
+
+ private:
+  void check_kind(const DataOptions& data) const;
 };
 
 }  // namespace linnet

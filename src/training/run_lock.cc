@@ -61,10 +61,14 @@ void RunLock::check() const {
   if (::stat((run_ / file_name).c_str(), &found) == 0 && own.st_dev == found.st_dev &&
       own.st_ino == found.st_ino)
     return;
+  std::error_code ignored;
   fail(operation,
-       "expected {} to be the folder that this run began in, got {}: it, or the file {} in it, was moved or "
-       "removed",
-       run_.string(), std::filesystem::exists(run_) ? "another one" : "none", file_name);
+       "expected {} to be the folder that this run began in, with its file {}, got {}: one of them was moved "
+       "or removed",
+       run_.string(), file_name,
+       !std::filesystem::exists(run_, ignored)              ? "no folder"
+       : std::filesystem::exists(run_ / file_name, ignored) ? "another file"
+                                                            : "no such file");
 }
 
 bool RunLock::is_held(const std::filesystem::path& run) {

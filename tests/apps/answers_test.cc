@@ -154,7 +154,7 @@ TEST_F(Scores, StepsWithoutContextAreNoAnomaliesAndGiveNoThreshold) {
   EXPECT_NEAR(smoothed_[5], (exact[4] + exact[5]) / 2, 1e-5 * std::abs(exact[4] + exact[5]));
   EXPECT_LT(json["threshold"].get<double>(), *std::max_element(exact.begin(), exact.begin() + 4));
   refuses(usage, {"score", path("run"), "--calibrate", "4"},
-          {"--threshold", "the 4 of the first step", "got 4"});
+          {"a threshold", "those of the first step", "got 4"});
   EXPECT_EQ(score({"--data", folder_.file("few.csv", "time,wave,ramp\n1,2,3\n").string(), "--threshold",
                    "-1000"})["anomalies"]
                 .size(),
@@ -266,7 +266,7 @@ TEST_F(SeriesProgram, ForecastRefusesIntervalsAndContextsThatCannotBe) {
   EXPECT_LE(row["low_99"], row["low_1"]);
   EXPECT_LE(row["high_1"], row["high_99"]);
   for (const char* context : {"1", "3"})
-    refuses(usage, joined(forecast, {"--context", context}), {"--context of at least the 4 rows", context});
+    refuses(usage, joined(forecast, {"--context", context}), {"a context of at least the 4 rows", context});
   refuses(usage, joined(forecast, {"--context", "0"}), {"--context", "0"});
   for (const auto& [context, read] : {std::pair("4", 4), std::pair("30", 28)})
     EXPECT_EQ(json_of(succeed(joined(forecast, {"--context", context, "--json"})))["context"], read);

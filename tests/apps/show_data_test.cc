@@ -18,6 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 class ShowData : public testing::Test {
  protected:
@@ -119,6 +120,17 @@ TEST_F(ShowData, PairsInBothForms) {
   EXPECT_EQ(found["examples"][0]["counted"], 4);
 }
 
+TEST_F(ShowData, PackedSequencesOneByOne) {
+  folder_.file("lines.tsv", "odd\tone\neven\ttwo\nodd\tthree\n");
+  const Strings words = {"classify-lines",    "--data",     "lines.tsv", "--set", "data.validation=lines.tsv",
+                         "data.packing=true", "--examples", "1"};
+  const Json example = json(words)["examples"][0];
+  EXPECT_THAT(lines_of(example["text"].get<std::string>() + "\n"),
+              UnorderedElementsAre("one", "two", "three"));
+  EXPECT_EQ(example["label"].get<std::string>().size(), std::string("odd, odd, even").size());
+  EXPECT_EQ(json(words)["labels"][1], (Json{{"label", "odd"}, {"training", 2}, {"validation", 2}}));
+}
+
 TEST_F(ShowData, PicturesAsOnePicture) {
   const Strings words = {"digits", "--set", "data.examples=30", "--split", "validation"};
   EXPECT_THAT(show(joined(words, {"--out", "digits.png"})).out,
@@ -136,6 +148,10 @@ TEST_F(ShowData, OfARunWithItsOwnDataAndWithOthers) {
            "data.split=0.8,0.9"},
           {.folder = folder_.path().string()});
   EXPECT_EQ(json({"run"})["parts"][0]["examples"], 71);
+  folder_.file("words.txt", "date of 1 word and of 2 more, and of 3 more behind these\n");
+  EXPECT_EQ(
+      json({"run", "--data", "words.txt", "--set", "data.kind=text", "data.length=4", "data.split="})["kind"],
+      "text");
   folder_.file("fewer.csv",
                "date,wave,level\n2024-01-01,1,2\n2024-01-02,2,2\n2024-01-03,1,2\n2024-01-04,2,2\n"
                "2024-01-05,1,2\n2024-01-06,2,2\n2024-01-07,3,2\n2024-01-08,1,2\n");
@@ -147,6 +163,8 @@ TEST_F(ShowData, OfARunWithItsOwnDataAndWithOthers) {
 TEST_F(ShowData, WarnsAsTrainingDoes) {
   folder_.file("dna.fasta", ">a\nACGTACGTTAGC\n>b\nACGTACGATTTAGC\n");
   EXPECT_THAT(show({"proteins", "--data", "dna.fasta", "--set", "data.validation=dna.fasta"}).err,
+              HasSubstr("warning: the sequences look like DNA or RNA"));
+  EXPECT_THAT(show({"proteins", "--data", "dna.fasta", "--set", "data.validation=dna.fasta", "--json"}).err,
               HasSubstr("warning: the sequences look like DNA or RNA"));
   EXPECT_THAT(show({"copy"}).err, testing::IsEmpty());
 }
@@ -174,6 +192,8 @@ TEST_F(ShowData, RefusesWhatItCannotShow) {
           {"pictures", "text"});
   refuses(usage, {"data", "show", "digits", "--examples", "0"}, {"--examples"});
   refuses(usage, {"data", "show", "digits", "--set", "data.path=" + text}, {"data.path", "digits"});
+  refuses(usage, {"data", "show", "text", "--data", text, "--set", "data.validation=" + text, "--out", text},
+          {"book.txt"});
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "a.png"));
 }
 

@@ -187,6 +187,9 @@ TEST(Series, TimesGoOnByMonths) {
   EXPECT_THAT(next({"2016-05-31", "2016-07-01", "2016-08-01", "2016-09-01"}),
               ElementsAre("2016-10-02", "2016-11-02", "2016-12-03", "2017-01-03"));
   EXPECT_THAT(next({"2016-07-01", "2016-08-01", "2016-09-01 00:00:01"}), ElementsAre("", "", "", ""));
+  const Series years = parsed("t,x\n2014-06-30,1\n2015-06-30,1\n2016-06-30,1\n");
+  EXPECT_EQ(years.time_text(2 + 20000), "22016-06-30 00:00:00");
+  EXPECT_EQ(years.time_text(2 + 20001), "");
 }
 
 TEST(Series, ALikelyTimeIsTheFirstColumnOfRisingIntegers) {

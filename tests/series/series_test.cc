@@ -113,7 +113,7 @@ TEST(Series, ColumnsApartAreInTheUnitsOfTheData) {
     values[i] = i % 2 == 0 ? 10 + 2 * values[i] : -200 + 50 * values[i];
   const auto model = apart();
   const ModelSeries series(model, view(values));
-  EXPECT_THAT(series.columns(), ElementsAre("wave", "level"));
+  EXPECT_THAT(series.column_names(), ElementsAre("wave", "level"));
   EXPECT_EQ(series.rows(), 50);
   const auto drawn = forecast(series, {.steps = 2, .samples = 1, .temperature = 0});
   NumberSession session(model, 2, {.threads = 1});
@@ -163,6 +163,19 @@ TEST(Series, NumbersThatAreNotKnownHaveNoScore) {
   EXPECT_EQ(std::ranges::count_if(scores.numbers, [](double x) { return std::isnan(x); }), 1);
 }
 
+TEST(Series, ScoresThatAreNotFiniteAreErrors) {
+  const ModelConfig config = together();
+  const Network network(config);
+  Tensor values = random_values(network.table(), seed);
+  for (const auto& row : network.table().rows())
+    if (row.name.ends_with("deviation"))
+      for (std::int64_t i = 0; i < row.count; ++i)
+        row.place.of(values.span<float>()).data()[i] = std::numeric_limits<float>::max();
+  const std::vector<float> numbers = rows(10);
+  const ModelSeries series(make_model(config, std::move(values)), view(numbers));
+  EXPECT_THAT(error_of([&] { score(series); }), HasSubstr("score"));
+}
+
 TEST(Series, LearnedPositionsBeginAnewInScores) {
   ModelConfig config = together();
   config.positions = Positions::learned;
@@ -189,11 +202,12 @@ TEST(Series, FilesAreReadByTheColumnsOfTheModel) {
     text += fmt::format("2024-01-01 00:{:02}:00,x,{},{}\n", i, -200 + i, 10 - 0.1 * i);
   const std::string path = folder.file("a.csv", text);
   const ModelSeries series = ModelSeries::read(model, path);
-  EXPECT_THAT(series.columns(), ElementsAre("wave", "level"));
+  EXPECT_THAT(series.column_names(), ElementsAre("wave", "level"));
   EXPECT_EQ(series.values()[2], 9.9f);
   EXPECT_EQ(series.values()[3], -199.0f);
   EXPECT_EQ(series.time(0), "2024-01-01 00:00:00");
   EXPECT_EQ(series.time(41), "2024-01-01 00:41:00");
+  EXPECT_THAT(error_of<UsageError>([&] { series.time(-1); }), HasSubstr("at least 0"));
   const std::string gap = folder.file("gap.csv", "wave,level\n1,2\n,3\n4,5\n");
   EXPECT_THAT(error_of<Error>([&] { ModelSeries::read(model, gap); }), HasSubstr("a number"));
   EXPECT_EQ(ModelSeries::read(model, gap, "forward-fill").values()[2], 1.0f);
@@ -290,13 +304,16 @@ TEST(Anomalies, NameTheColumnThatIsFurthestAboveItsMean) {
 }
 
 TEST(Anomalies, OptionsOutsideTheirRangeAreRefused) {
-  const SeriesScores scores = scores_of({0, 1, 2, 3});
+  SeriesScores scores = scores_of({0, 1, 2, 3});
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.window = 0}); }), HasSubstr("window"));
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.quantile = 1.5}); }),
               HasSubstr("quantile"));
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.gap = -1}); }), HasSubstr("gap"));
   EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.calibrate = -1}); }),
               HasSubstr("calibrating"));
+  scores.has_context.pop_back();
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores, {.threshold = 1}); }), HasSubstr("4 rows"));
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies({}, {.threshold = 1}); }), HasSubstr("0 columns"));
 }
 
 }  // namespace
