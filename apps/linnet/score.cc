@@ -71,7 +71,8 @@ void run(const Arguments& arguments) {
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
   const SeriesScores exact = scores_of(input, arguments.threads, [&](std::int64_t done, std::int64_t all) {
-    progress.show(fmt::format("{} of {} rows", done, all));
+    constexpr double shown_after = 1;  // seconds
+    if (seconds_since(start) > shown_after) progress.show(fmt::format("{} of {} rows", done, all));
   });
   const double seconds = seconds_since(start);
   std::int64_t calibrate = arguments.calibrate > 0 ? arguments.calibrate : input.calibrate;
