@@ -331,7 +331,7 @@ def test_models_of_sound_take_no_series(tmp_path):
     model.save(tmp_path / "sound")
     (tmp_path / "sound" / "columns.json").write_text('{"rate": 8000, "channels": 2}')
     model = linnet.load(tmp_path / "sound")
-    with pytest.raises(linnet.UsageError, match="data of sound"):
+    with pytest.raises(linnet.UsageError, match="one of sound"):
         linnet.evaluate(model, numbers())
     with pytest.raises(linnet.UsageError, match="sound"):
         linnet.forecast(model, numbers())

@@ -83,7 +83,7 @@ std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::
 
 void RunColumns::check_kind(const DataOptions& data) const {
   if (sound && data.kind == "series")
-    fail<UsageError>("data", "expected data of sound, as the model was trained with, got a series");
+    fail<UsageError>("data", "expected a model of a series, got one of sound");
 }
 
 void RunColumns::take_form(DataOptions& data) const {
