@@ -83,7 +83,7 @@ fi
 
 echo "wheel: testing in an empty environment"
 "$python" -m venv "$folder/empty"
-"$folder/empty/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest ml_dtypes mypy
+"$folder/empty/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest ml_dtypes mypy pandas
 source=$PWD
 cd "$folder" # so that the installed package is tested, and not the source's
 empty/bin/python -c "import numpy, time; start = time.perf_counter(); import linnet; \
