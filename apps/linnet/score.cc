@@ -69,9 +69,10 @@ void run(const Arguments& arguments) {
   if (!arguments.plot.empty()) require_chart_path(arguments.plot);
   const CommandSeries input = read_series_input("score", arguments.model, arguments.data, arguments.missing);
   Progress progress;
-  const auto start = std::chrono::steady_clock::now();
+  auto start = std::chrono::steady_clock::now();
   const SeriesScores exact = scores_of(input, arguments.threads, [&](std::int64_t done, std::int64_t all) {
-    constexpr double shown_after = 1;  // seconds
+    constexpr double shown_after = 1;                         // seconds
+    if (done == 0) start = std::chrono::steady_clock::now();  // the model is ready
     if (seconds_since(start) > shown_after) progress.show(fmt::format("{} of {} rows", done, all));
   });
   const double seconds = seconds_since(start);
