@@ -121,6 +121,11 @@ std::vector<TabbedLine> read_tabbed_lines(const fs::path& path, const char* colu
   return lines;
 }
 
+bool is_file_of_folder(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_regular_file(ignored) || !entry.exists(ignored);
+}
+
 std::string absolute_names(const std::string& value) {
   std::string result;
   const std::vector<std::string> names = names_in(value);

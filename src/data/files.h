@@ -29,6 +29,10 @@ std::vector<std::filesystem::path> files_found(const std::string& value);
 std::vector<std::filesystem::path> files_named(const char* key, const std::string& value,
                                                const std::string& kind);
 
+/// Whether an entry of a folder is a file, or a link to nothing, which is named when it is read. Pipes and
+/// devices are none: they would be waited for.
+bool is_file_of_folder(const std::filesystem::directory_entry& entry);
+
 /// The value with absolute names. Throws UsageError where it would then be parted at a comma in the name of a
 /// folder.
 std::string absolute_names(const std::string& value);

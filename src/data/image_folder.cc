@@ -41,9 +41,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder, const Wanted& wante
 
 std::vector<fs::path> images_in(const fs::path& folder) {
   return sorted_entries(folder, [](const fs::directory_entry& entry) {
-    std::error_code ignored;
-    // A pipe would be waited for; a link to nothing is named when it is read.
-    return is_image_file(entry.path()) && (entry.is_regular_file(ignored) || !entry.exists(ignored));
+    return is_image_file(entry.path()) && is_file_of_folder(entry);
   });
 }
 

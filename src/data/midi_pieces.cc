@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "data/files.h"
 #include "io/file.h"
 
 namespace linnet {
@@ -160,12 +161,8 @@ std::vector<fs::path> midi_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    std::error_code none;
-    // A pipe would be waited for; a link to nothing is named when it is read.
-    if (is_midi_name(at->path()) && (at->is_regular_file(none) || !at->exists(none)))
-      files.push_back(at->path());
-  }
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error))
+    if (is_midi_name(at->path()) && is_file_of_folder(*at)) files.push_back(at->path());
   if (error) fail("midi", "cannot read the folder {}: {}", folder.string(), error.message());
   if (files.empty()) fail("midi", "expected files called .mid or .midi in {}, got none", folder.string());
   std::ranges::sort(files);

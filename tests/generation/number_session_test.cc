@@ -48,15 +48,7 @@ ModelConfig filter() {
 }
 
 std::shared_ptr<const Model> model_of(const ModelConfig& config) {
-  const Network network(config);
-  Tensor values = random_values(network.table(), seed);
-  for (const auto& row : network.table().rows())
-    if (row.name.ends_with("deviation"))
-      for (std::int64_t i = 0; i < row.count; ++i) {
-        float& value = row.place.of(values.span<float>()).data()[i];
-        value = 1 + std::abs(value);
-      }
-  return make_model(config, std::move(values));
+  return make_model(config, values_with_deviations(Network(config), seed));
 }
 
 /// The means and scales that the parallel form predicts from `numbers` [length, columns]: in a forecaster

@@ -188,18 +188,6 @@ Pass pass_of(const reference::Steps& steps) {
           .labels = steps.labels};
 }
 
-/// Positive deviations, as `Columns` has them.
-Tensor values_of(const Network& network) {
-  Tensor values = random_values(network.table(), seed);
-  for (const auto& row : network.table().rows())
-    if (row.name.ends_with("deviation"))
-      for (std::int64_t i = 0; i < row.count; ++i) {
-        float& value = row.place.of(values.span<float>()).data()[i];
-        value = 1 + std::abs(value);
-      }
-  return values;
-}
-
 /// Entry `b` of a batch, its first `known` steps.
 reference::Steps entry_of(const reference::Steps& all, std::int64_t b, std::int64_t known) {
   reference::Steps one{.batch = 1, .length = known};
@@ -222,7 +210,7 @@ TEST(Steps, LossAndGradientsMatchTheReference) {
     SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
     const ModelConfig config = config_of(test);
     Network network(config);
-    const Tensor values = values_of(network);
+    const Tensor values = values_with_deviations(network, seed);
     network.pack(any_context(), values.span<float>(), true);
     reference::Steps steps = random_steps(config, 3, 5);
     TrainingTransformer transformer(network, 4, 6);
@@ -266,7 +254,7 @@ TEST(Steps, PaddedBatchesHaveTheLossesAndGradientsOfTheSingleSequences) {
     SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
     const ModelConfig config = config_of(test);
     Network network(config);
-    const Tensor values = values_of(network);
+    const Tensor values = values_with_deviations(network, seed);
     network.pack(any_context(), values.span<float>(), true);
     reference::Steps steps = random_steps(config, 3, 6);
     steps.key_lengths = {6, 1, 4};
@@ -350,7 +338,7 @@ TEST(Steps, PackedBatchesHaveTheLossesAndGradientsOfTheSingleAndOfThePaddedSeque
     SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
     const ModelConfig config = config_of(test);
     Network network(config);
-    const Tensor values = values_of(network);
+    const Tensor values = values_with_deviations(network, seed);
     network.pack(any_context(), values.span<float>(), true);
     Tensor single = Tensor::of<float>({network.table().size()});
     TrainingTransformer transformer(network, 5, 6);
@@ -397,7 +385,7 @@ TEST(Steps, WeightsOfHeadsMultiplyGradientsAndNotLosses) {
     SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
     const ModelConfig config = config_of(test);
     Network network(config);
-    const Tensor values = values_of(network);
+    const Tensor values = values_with_deviations(network, seed);
     network.pack(any_context(), values.span<float>(), true);
     reference::Steps steps = random_steps(config, 2, 4);
     TrainingTransformer transformer(network, 2, 4);
@@ -523,7 +511,7 @@ TEST(Steps, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {
     if (config.positions == Positions::learned) config.length = 70;
     const std::int64_t length = 70, width = config.width;
     Network network(config);
-    const Tensor values = values_of(network);
+    const Tensor values = values_with_deviations(network, seed);
     network.pack(any_context(), values.span<float>(), false);
     const reference::Steps steps = random_steps(config, 1, length);
     const reference::Matrix expected =

@@ -41,15 +41,7 @@ ModelConfig together(std::int64_t patch = 1) {
 }
 
 std::shared_ptr<const Model> model_of(const ModelConfig& config, const std::string& columns = "") {
-  const Network network(config);
-  Tensor values = random_values(network.table(), seed);
-  for (const auto& row : network.table().rows())
-    if (row.name.ends_with("deviation"))
-      for (std::int64_t i = 0; i < row.count; ++i) {
-        float& value = row.place.of(values.span<float>()).data()[i];
-        value = 1 + std::abs(value);
-      }
-  return make_model(config, std::move(values), nullptr, {.columns = columns});
+  return make_model(config, values_with_deviations(Network(config), seed), nullptr, {.columns = columns});
 }
 
 /// One column that is normalised already, which serves two columns of the data.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,6 +59,18 @@ inline std::string describe(const ModelConfig& config) {
          config.attention.linear.feature_map +
          (config.attention.strided.pattern == SparsePattern::fixed ? " fixed, " : ", ") +
          name_of(config.activation);
+}
+
+/// Random values, with positive deviations as `Columns` has them.
+inline Tensor values_with_deviations(const Network& network, std::uint64_t seed) {
+  Tensor values = random_values(network.table(), seed);
+  for (const auto& row : network.table().rows())
+    if (row.name.ends_with("deviation"))
+      for (std::int64_t i = 0; i < row.count; ++i) {
+        float& value = row.place.of(values.span<float>()).data()[i];
+        value = 1 + std::abs(value);
+      }
+  return values;
 }
 
 /// A model of which no parameter is 0 or 1.
