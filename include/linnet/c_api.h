@@ -282,7 +282,7 @@ LINNET_API linnet_status linnet_number_draw(linnet_number_session* session, int6
 
 /* As linnet_fork (without a seed, which each draw has), linnet_position (steps taken so far), linnet_limit
  * (one less in a model of the next step with learned positions), linnet_can_continue, linnet_save and
- * linnet_restore. The last prediction is neither saved nor restored. */
+ * linnet_restore, with the last prediction. */
 LINNET_API linnet_status linnet_number_fork(linnet_number_session* session, int64_t stream, int64_t source);
 /* As linnet_session_resize. */
 LINNET_API linnet_status linnet_number_session_resize(linnet_number_session* session, int64_t streams);

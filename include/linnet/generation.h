@@ -271,7 +271,8 @@ class LINNET_API NumberSession {
   /// UsageError for a number that the constructor refuses. The session is unchanged where it throws.
   void resize(std::int64_t streams);
 
-  /// As `Session::save` and `restore`. The last prediction is not kept.
+  /// As `Session::save` and `restore`, with the last prediction: the density of the numbers that come next is
+  /// known after a restart.
   std::vector<std::byte> save(std::int64_t stream) const;
   void restore(std::int64_t stream, std::span<const std::byte> bytes);
 

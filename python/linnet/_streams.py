@@ -38,7 +38,7 @@ class Streams:
         return self._core.streams
 
     def save(self, stream: int = 0) -> bytes:
-        """The stream, with a checksum and the fingerprint of its model. Of real numbers the last prediction is not kept."""
+        """The stream, with a checksum and the fingerprint of its model."""
         return self._core.save(whole("save", "stream", stream))
 
     def restore(self, stream: int, saved: bytes | bytearray | memoryview) -> None:

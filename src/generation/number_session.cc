@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -139,6 +140,16 @@ struct NumberSession::Impl {
                                        View<const float>(before.data(), {std::ssize(before)}));
     }
     recurrent.hidden(own, hidden, {ids, z}, chosen, state);
+  }
+
+  /// What a snapshot of a stream holds behind its state: the last numbers, and with a prediction that and the
+  /// step before it.
+  std::vector<View<float>> kept(std::int64_t index, bool prediction) {
+    const std::span<float> before = last_of(index);
+    std::vector<View<float>> rows = {View<float>(before.data(), {std::ssize(before)})};
+    if (prediction)
+      rows.insert(rows.end(), {row_of_parameters(index), inputs.view<float>().slice(0, index, index + 1)});
+    return rows;
   }
 
   View<const float> row_of_inputs(std::int64_t index) const {
@@ -330,13 +341,16 @@ void NumberSession::resize(std::int64_t streams) {
 std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
   const Impl::Stream& chosen = impl_->streams.whole("save", stream);
   Snapshot snapshot;
-  snapshot.cache = true;
+  snapshot.prediction = chosen.predicted;
   snapshot.model = impl_->snapshots.fingerprint();
   snapshot.position = chosen.steps();
   snapshot.next_input = chosen.first_input;
   snapshot.past = impl_->state.save(stream);
-  const auto last = std::as_bytes(std::span<const float>(impl_->last_of(stream)));
-  snapshot.past.insert(snapshot.past.end(), last.begin(), last.end());
+  const auto add = [&](View<const float> numbers) {
+    const auto bytes = std::as_bytes(std::span(numbers.data(), static_cast<std::size_t>(numbers.size())));
+    snapshot.past.insert(snapshot.past.end(), bytes.begin(), bytes.end());
+  };
+  for (const View<const float> numbers : impl_->kept(stream, chosen.predicted)) add(numbers);
   return snapshot.bytes();
 }
 
@@ -347,18 +361,26 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
   if (!snapshot.cache || (shifted && snapshot.position == 1) ||
       snapshot.next_input >= std::max<std::int64_t>(impl_->config().input_tokens(), 1))
     fail("restore", "expected a snapshot of a stream of numbers, got another");
+  const auto kept = impl_->kept(stream, snapshot.prediction);
+  std::size_t numbers = 0;
+  for (const View<float>& each : kept) numbers += static_cast<std::size_t>(each.size());
   const std::span<const std::byte> past = snapshot.past;
-  const std::span<float> last = impl_->last_of(stream);
-  if (past.size() < last.size_bytes())
-    fail("restore", "expected a snapshot with the last {} numbers of its stream, got {} bytes", last.size(),
+  if (past.size() < numbers * sizeof(float))
+    fail("restore", "expected a snapshot with the last {} numbers of its stream, got {} bytes", numbers,
          past.size());
-  const std::size_t states = past.size() - last.size_bytes();
+  const std::size_t states = past.size() - numbers * sizeof(float);
   impl_->side.restore(0, past.first(states), snapshot.position);
   impl_->state.copy(stream, impl_->side, 0);
-  std::ranges::copy(past.subspan(states), std::as_writable_bytes(last).begin());
+  const std::byte* next = past.data() + states;
+  for (const View<float>& each : kept) {
+    const std::size_t bytes = static_cast<std::size_t>(each.size()) * sizeof(float);
+    std::memcpy(each.data(), next, bytes);
+    next += bytes;
+  }
   chosen = {.first_input = snapshot.next_input,
             .shifted = shifted,
-            .position = shifted && snapshot.position > 0 ? snapshot.position - 1 : snapshot.position};
+            .position = shifted && snapshot.position > 0 ? snapshot.position - 1 : snapshot.position,
+            .predicted = snapshot.prediction};
 }
 
 std::int64_t NumberSession::streams() const { return impl_->streams.size(); }

@@ -416,6 +416,7 @@ std::vector<std::byte> Session::save(std::int64_t stream) const {
 void Session::restore(std::int64_t stream, std::span<const std::byte> bytes) {
   Impl::Stream& chosen = impl_->streams.at(stream);
   const Snapshot snapshot = impl_->snapshots.read(bytes);
+  if (snapshot.prediction) fail("restore", "expected a snapshot of a stream of tokens, got one of numbers");
   if (snapshot.cache != impl_->options.cache)
     fail("restore", "expected a snapshot {} a cache, as this session has it, got one {}",
          impl_->options.cache ? "with" : "without", snapshot.cache ? "with" : "without");

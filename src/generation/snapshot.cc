@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* operation = "snapshot";
 constexpr std::string_view magic = "LINNETST";
-constexpr std::uint32_t snapshot_version = 1;
+constexpr std::uint32_t snapshot_version = 1, version_with_prediction = 2;
 constexpr std::size_t header_bytes = 80, checksum_bytes = 8;
 
 }  // namespace
@@ -30,7 +30,7 @@ std::vector<std::byte> Snapshot::bytes() const {
   ByteWriter writer;
   writer.reserve(header_bytes + past.size() + checksum_bytes);
   writer.add(std::span(magic));
-  writer.add(snapshot_version);
+  writer.add(prediction ? version_with_prediction : snapshot_version);
   writer.add(static_cast<std::uint32_t>(cache));
   writer.add(model);
   writer.add(position);
@@ -52,8 +52,10 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   if (!std::ranges::equal(reader.take<char>(magic.size()), magic))
     fail(operation, "expected bytes that begin with {}, got others", magic);
   const auto found = reader.take<std::uint32_t>();
-  if (found != snapshot_version) fail(operation, "expected version {}, got {}", snapshot_version, found);
+  if (found != snapshot_version && found != version_with_prediction)
+    fail(operation, "expected version {} or {}, got {}", snapshot_version, version_with_prediction, found);
   Snapshot snapshot;
+  snapshot.prediction = found == version_with_prediction;
   snapshot.cache = reader.take<std::uint32_t>() != 0;
   snapshot.model = reader.take<std::uint64_t>();
   snapshot.position = reader.take<std::int64_t>();

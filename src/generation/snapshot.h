@@ -22,9 +22,11 @@ std::uint64_t checksum(std::span<const std::byte> bytes);
 ///   n bytes of the past, CRC-32 of all before it (u64):
 /// 88 + n bytes. The past is the state of every layer, f32, or without a cache all inputs, i32; in a model of
 /// several fields the next inputs of the later ones, i32, follow the state, and in one with relative inputs
-/// the last numbers, f32.
+/// the last numbers, f32. Version 2 ends with a prediction of numbers: what the
+/// output head gave, and then the step before it, f32.
 struct Snapshot {
   bool cache = true;
+  bool prediction = false;  ///< whether it is of version 2
   std::uint64_t model = 0;
   std::int64_t position = 0;
   std::int32_t next_input = 0;

@@ -149,6 +149,18 @@ TEST(NumberSession, ObservesForksSavesAndRestores) {
     other.step(row(9), out);
     other.step(row(10), out);
     EXPECT_TRUE(same_bits(out, expected));
+    // With the prediction of the numbers that come next.
+    const auto density_of = [&](NumberSession& chosen, std::int64_t stream) {
+      std::vector<float> numbers(3 * expected.size());
+      const auto part = [&](std::size_t i) {
+        return std::span(numbers).subspan(i * expected.size(), expected.size());
+      };
+      chosen.densities(stream, part(0), part(1), part(2));
+      return numbers;
+    };
+    other.restore(0, session.save(1));
+    EXPECT_TRUE(same_bits(density_of(other, 0), density_of(session, 1)));
+    EXPECT_EQ(other.save(0), session.save(1));
     std::vector<std::byte> damaged = saved;
     damaged[100] ^= std::byte{1};
     EXPECT_THROW(other.restore(0, damaged), Error);
