@@ -1,14 +1,20 @@
 # What cmake --install puts where: headers, libraries, the package for find_package and the file for pkg-config. The program
-# and its files are installed in apps/linnet.
+# and its files are installed in apps/linnet. Packages that are made of parts take these with --component: linnet_program,
+# linnet_runtime (the shared library) and linnet_development.
 include(CMakePackageConfigHelpers)
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/linnet)
 
-install(DIRECTORY include/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY include/linnet DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT linnet_development)
+foreach(component linnet_program linnet_runtime linnet_development)
+  install(FILES LICENSE THIRD-PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT ${component})
+endforeach()
 foreach(kind IN LISTS LINNET_KINDS)
-  install(TARGETS linnet_${kind} EXPORT linnet-${kind}-targets)
-  install(EXPORT linnet-${kind}-targets NAMESPACE linnet:: DESTINATION ${package_folder})
+  install(TARGETS linnet_${kind} EXPORT linnet-${kind}-targets
+    RUNTIME COMPONENT linnet_runtime
+    LIBRARY COMPONENT linnet_runtime NAMELINK_COMPONENT linnet_development
+    ARCHIVE COMPONENT linnet_development)
+  install(EXPORT linnet-${kind}-targets NAMESPACE linnet:: DESTINATION ${package_folder} COMPONENT linnet_development)
 endforeach()
 
 # find_package
@@ -30,7 +36,7 @@ endif()
 write_basic_package_version_file(linnet-config-version.cmake COMPATIBILITY ${compatibility})
 install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake cmake/dnnl.cmake
         cmake/optional.cmake
-        DESTINATION ${package_folder})
+        DESTINATION ${package_folder} COMPONENT linnet_development)
 
 # pkg-config. Its file lies in LIBDIR/pkgconfig and finds the rest from there, wherever the tree is moved to.
 file(RELATIVE_PATH LINNET_PREFIX_FROM_FILE ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
@@ -64,4 +70,4 @@ elseif("static" IN_LIST LINNET_KINDS)
   string(APPEND LINNET_PKG_CONFIG "\nLibs.private: ${libraries}")
 endif()
 configure_file(cmake/linnet.pc.in linnet.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/linnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${PROJECT_BINARY_DIR}/linnet.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT linnet_development)
