@@ -48,6 +48,9 @@ Given text_of(const Model& model, const std::string& text) {
   if (config.vocabulary != bytes || config.image_height > 0 || config.columns > 0)
     fail<UsageError>("classify",
                      "expected a model whose tokens are the bytes of texts for --text, got another");
+  if (std::ssize(text) > config.length)
+    print_note(fmt::format("warning: of the {} bytes of the text the model reads the first {} (model.length)",
+                           text.size(), config.length));
   DataOptions options{.kind = "lines", .length = config.length};
   options.class_names = label_names(model);
   return {unlabelled_texts({text}, options), {}};

@@ -10,6 +10,7 @@
 #include "data/fasta.h"
 #include "given_data.h"
 #include "io/safetensors.h"
+#include "model/config.h"
 #include "outputs.h"
 #include "report.h"
 #include "run_record.h"
@@ -25,31 +26,17 @@ struct Arguments {
   int threads = 0;
 };
 
-/// Examples as a model takes them, without hidden tokens, for Model::hidden.
-struct Inputs {
-  std::vector<std::int32_t> tokens;     ///< [count · length]
-  std::vector<std::int64_t> lengths;    ///< [count], before the padding
-  std::vector<std::int64_t> labels;     ///< [count]
-  std::vector<std::int64_t> sequences;  ///< [count] of FASTA: what examples are pieces of
-};
+/// How examples are laid out for Model::hidden: as the inputs of the model, without hidden tokens.
+ModelConfig layout_of(ModelConfig config) {
+  if (config.masked()) config.objective = Objective::classify;
+  return config;
+}
 
-Inputs read_examples(const Dataset& dataset, const ModelConfig& config,
-                     const std::vector<std::int64_t>& indices) {
-  const auto length = static_cast<std::size_t>(config.length);
-  Inputs inputs;
-  inputs.tokens.resize(indices.size() * length);
-  std::vector<std::int32_t> targets(length);
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    const std::span tokens = std::span(inputs.tokens).subspan(i * length, length);
-    const std::int64_t label = dataset.read(indices[i], tokens, targets);
-    inputs.labels.push_back(label);
-    if (const auto sequence = sequence_of(dataset, indices[i])) inputs.sequences.push_back(*sequence);
-    inputs.lengths.push_back(std::ranges::find(tokens, -1) - tokens.begin());
-    if (!config.shifted()) continue;
-    std::shift_right(tokens.begin(), tokens.end(), 1);
-    tokens.front() = config.first_input(config.classes > 0 ? label : -1);
-  }
-  return inputs;
+/// The label of an example, also where the model has no classes.
+std::int64_t label_of(const Dataset& dataset, std::int64_t index) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.length()) * dataset.fields().size()),
+      targets(tokens.size());
+  return dataset.read(index, tokens, targets);
 }
 
 /// means [count, width] over the rows of each example before its padding.
@@ -79,9 +66,7 @@ void run(const Arguments& arguments) {
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   const ModelConfig& config = model->config();
-  if (config.columns > 0 || config.field_sizes().size() != 1)
-    fail<UsageError>("embed", "expected a model of one token per step, got one of {} fields and {} columns",
-                     config.field_sizes().size(), config.columns);
+  if (config.has_encoder()) check_one_token("embed", config);
   DataOptions source =
       data_of("embed", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split});
   source.labels = true;  // written for models without classes too
@@ -99,22 +84,32 @@ void run(const Arguments& arguments) {
                                                             : Shape{count, config.width});
   std::vector<std::int64_t> lengths, labels, sequences;
   Context context(arguments.threads);
+  Examples examples;
+  const ModelConfig layout = layout_of(config);
   Progress progress;
   for (std::int64_t first = 0; first < count; first += arguments.batch) {
     const std::int64_t here = std::min(arguments.batch, count - first);
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = first; i < first + here; ++i) indices.push_back(i * size / count);
-    const Inputs inputs = read_examples(dataset, config, indices);
-    const Tensor hidden = model->hidden(context, inputs.tokens, here, config.length, inputs.lengths);
+    const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
+    const Batch batch =
+        examples.read(context, dataset, layout, here, index, {Random(0, Draw::masking), index});
+    const Tensor hidden = model->hidden(context, {.batch = here,
+                                                  .length = config.length,
+                                                  .tokens = batch.inputs,
+                                                  .values = batch.values,
+                                                  .key_lengths = batch.key_lengths});
+    std::vector<std::int64_t> known(batch.key_lengths.begin(), batch.key_lengths.end());
+    known.resize(static_cast<std::size_t>(here), config.length);
     const std::span<float> to =
         embeddings.span<float>().subspan(static_cast<std::size_t>(first * rows_of_example * config.width));
     if (arguments.per_token)
-      write_rows(to, hidden.view<float>(), inputs.lengths);
+      write_rows(to, hidden.view<float>(), known);
     else
-      write_means(to, hidden.view<float>(), inputs.lengths);
-    lengths.insert(lengths.end(), inputs.lengths.begin(), inputs.lengths.end());
-    labels.insert(labels.end(), inputs.labels.begin(), inputs.labels.end());
-    sequences.insert(sequences.end(), inputs.sequences.begin(), inputs.sequences.end());
+      write_means(to, hidden.view<float>(), known);
+    lengths.insert(lengths.end(), known.begin(), known.end());
+    for (std::int64_t i = 0; i < here; ++i) {
+      if (dataset.classes() > 0) labels.push_back(label_of(dataset, index(i)));
+      if (const auto sequence = sequence_of(dataset, index(i))) sequences.push_back(*sequence);
+    }
     progress.show(fmt::format("{} of {} examples", first + here, count));
   }
   std::vector<NamedTensor> tensors = {{"embeddings", DType::f32, embeddings.shape(), embeddings.raw()},
@@ -139,12 +134,12 @@ void add_embed(Command& program) {
   Command command =
       program.add_subcommand("embed", "Write the hidden rows of a model as embeddings of examples");
   command.footer(
-      "An embedding is the mean over the tokens of an example of the rows that the output head takes.\n"
+      "An embedding is the mean over the steps of an example of the rows that the output head takes.\n"
       "Example: linnet embed runs/proteins --data proteins.fasta --out proteins.safetensors");
   command.add_option("model", arguments->model, "folder of a model or of a run").required();
   command.add_option("--data", arguments->data,
-                     "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA "
-                     "or tokens; default: those of the run");
+                     "digits, copy, a folder of MNIST, CIFAR-10, PNG or JPEG files, or files of text, FASTA, "
+                     "tokens, numbers or sound; default: those of the run");
   add_data_kind(command, arguments->data_kind);
   command.add_option("--out", arguments->out, "safetensors file for the embeddings").required();
   command.add_option("--split", arguments->split, "part of the data; test takes all of the files")
@@ -155,7 +150,7 @@ void add_embed(Command& program) {
   command.add_option("--batch", arguments->batch, "examples per pass")
       .check(whole(1, most_count))
       .capture_default_str();
-  command.add_flag("--per-token", arguments->per_token, "write the row of every token instead of the mean");
+  command.add_flag("--per-token", arguments->per_token, "write the row of every step instead of the mean");
   command.add_option("--threads", arguments->threads, "number of threads; default: all")
       .check(whole(1, most_threads));
   command.add_flag("--json", arguments->json, "print the result as JSON");

@@ -114,6 +114,12 @@ class LINNET_API PictureDataset : public Dataset {
 /// The shape of the set's pictures, where it is a PictureDataset, and height and width 0 otherwise.
 LINNET_API ImageShape image_shape(const Dataset& dataset);
 
+/// The examples of these indices, in this order; an index may occur several times. Everything else is that of
+/// the whole: statistics, names, the tokenizer. Throws UsageError for no index and for one that the dataset
+/// does not have.
+LINNET_API std::shared_ptr<const Dataset> select_examples(std::shared_ptr<const Dataset> dataset,
+                                                          std::vector<std::int64_t> indices);
+
 /// Index of the i-th example of an endless training order. Every epoch (`size` examples) has its own
 /// permutation, computed by a cycle-walking Feistel network keyed by seed and epoch (Black and Rogaway,
 /// "Ciphers with arbitrary finite domains", 2002). So nothing is stored, and training can resume at any

@@ -222,6 +222,10 @@ class LINNET_API Model {
   Tensor hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                 std::int64_t length, std::span<const std::int64_t> key_lengths = {}) const;
 
+  /// The same of steps of several fields or real numbers, whose inputs are those of `predict`. Throws
+  /// UsageError for an encoder–decoder model and for steps that it does not take.
+  Tensor hidden(Context& context, const Steps& steps) const;
+
   /// Natural logarithm of the probability of every token of one sequence, given those before it; the first is
   /// predicted from the start token, or from the class token of `label` (−1 for a model without classes).
   /// Families with a recurrent form take the sequence in slices of `slice` tokens, so that the working memory

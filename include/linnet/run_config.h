@@ -77,6 +77,11 @@ LINNET_API DataOptions data_for_model(const ModelConfig& model, const std::strin
 LINNET_API DataOptions data_for_model(const Model& model, const std::string& source,
                                       const std::string& kind = "");
 
+/// Has these columns of a series read (DataOptions::columns), in the form that a model takes. Others than the
+/// model's may stand in their place, and are then normalised by their own statistics; the model's own in
+/// another order are refused when the series is opened.
+LINNET_API void choose_columns(DataOptions& data, const std::string& columns);
+
 /// Makes all files of data.path those of the test part, but of MNIST and CIFAR-10, whose folder says which
 /// they are. Throws UsageError for kinds of data without one.
 LINNET_API void take_as_test(DataOptions& data);

@@ -148,6 +148,17 @@ class LINNET_API Trainer {
   /// target, and Error where the loss or the gradient is not finite. No update is made then.
   StepReport step(const Batch& batch);
 
+  /// One update with the next options.batch · options.accumulate examples in the order of `train`
+  /// (`shuffled_index`): such updates are those of `train`, in the same bits. Throws as above, and UsageError
+  /// for data that `train` refuses.
+  StepReport step(const Dataset& dataset);
+
+  /// One update with the examples of these indices, laid out as `train` lays them out. What is drawn for
+  /// them, the hidden tokens of a masked model and the shifts of options.transpose, follows from options.seed
+  /// and the number of examples before. Throws as above, and UsageError for an index that the dataset does
+  /// not have.
+  StepReport step(const Dataset& dataset, std::span<const std::int64_t> indices);
+
   /// Number of updates so far, those before a restored checkpoint included.
   std::int64_t steps() const;
 
@@ -171,6 +182,11 @@ class LINNET_API Trainer {
   /// Names of the labels and the tokenizer of the data, which are kept with the model. `train` takes them
   /// from its dataset. Throws UsageError for names of another number of labels.
   void set_assets(ModelAssets assets);
+
+  /// Both as `train` takes them from its training data: the scale, unless the trainer began from an initial
+  /// model, which keeps its own, and the assets. Throws as these do, and UsageError for data that do not fit
+  /// the model.
+  void set_data(const Dataset& dataset);
 
   /// A copy of the model as it is now; later updates do not change it.
   std::shared_ptr<const Model> model() const;

@@ -230,10 +230,46 @@ class Dataset:
         one = len(self.fields) == 1 and self.columns == 0
         return f"<linnet.Dataset: {len(self)} examples of {self.length} {'tokens' if one else 'steps'}>"
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        """The tokens of an example, int32 [length], or [length, fields] for several fields; padding is -1."""
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> Dataset: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | Dataset:
+        """The tokens of an example, int32 [length], or [length, fields] for several fields; padding is -1. A slice selects examples."""
+        if isinstance(index, slice):
+            return self.select(range(*index.indices(len(self))))
         tokens = self._example(index)[0]
         return tokens if len(self.fields) == 1 else tokens.reshape(self.length, -1)
+
+    def select(self, indices: Integers) -> Dataset:
+        """Some of the examples, for a part of the data or another order.
+
+        Parameters
+        ----------
+        indices : sequence of int, or array [len(self)] of bool
+            Which ones, in their order; an index may occur several times, and negative ones count from the end. Statistics, names and
+            the tokenizer are those of the whole.
+
+        Raises
+        ------
+        linnet.UsageError
+            For no index, and for one that the data do not have.
+        """
+        return Dataset._of(self._core.select(self._indices_of("dataset", indices)))
+
+    def _indices_of(self, operation: str, indices: Any) -> np.ndarray:
+        """int64, 0 ... len(self) - 1."""
+        size = len(self)
+        if isinstance(indices, np.ndarray) and indices.dtype == np.bool_:
+            if indices.shape != (size,):
+                raise _core.UsageError(f"[{operation}] expected {size} truth values, got {list(indices.shape)}")
+            indices = np.flatnonzero(indices)
+        chosen = integers_of(operation, "indices", indices, np.int64).reshape(-1)
+        if chosen.size and (chosen.min() < -size or chosen.max() >= size):
+            raise _core.UsageError(
+                f"[{operation}] expected indices in {-size} ... {size - 1}, got {chosen.min()} ... {chosen.max()}"
+            )
+        return np.where(chosen < 0, chosen + size, chosen)
 
     def values(self, index: int) -> np.ndarray:
         """The real numbers of an example, float32 [length, columns]; padding is NaN."""

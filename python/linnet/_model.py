@@ -167,19 +167,49 @@ class Model:
         -------
         array [length, vocabulary] or [batch, length, vocabulary], float32
         """
-        return self._rows("logits", self._core.logits, tokens, label, key_lengths, context)
+        self._require_tokens("logits")
+        lengths = _lengths("logits", key_lengths)
+        steps = self._inputs_of("logits", tokens, None, label, lengths)
+        assert steps.tokens is not None
+        rows = self._core.logits(context_of(context), np.ascontiguousarray(steps.tokens[:, :, 0]), lengths)
+        return rows if steps.batched else rows[0]
 
     def hidden(
         self,
-        tokens: Tokens,
+        tokens: Tokens | None = None,
         label: Labels | None = None,
         *,
+        values: Numbers | None = None,
         key_lengths: Integers | None = None,
         context: _core.Context | None = None,
     ) -> np.ndarray:
-        """The rows [length, width] or [batch, length, width], float32, that the output head takes, for the arguments of `logits`:
-        embeddings of the tokens in their context."""
-        return self._rows("hidden", self._core.hidden, tokens, label, key_lengths, context)
+        """The rows that the output head takes: embeddings of the steps in their context.
+
+        In a model of the next step row i is made of the steps before i, as in `logits`; in any other model also of step i, and
+        where it is bidirectional of all of them.
+
+        Parameters
+        ----------
+        tokens : array [length] or [batch, length] of whole numbers, or text for a model of text, optional
+            With several fields [length, fields] or [batch, length, fields]. In a masked model -1 stands for a hidden token.
+        label : int or sequence of int, optional
+            The class, for a model of the next step that has them; 0 without it.
+        values : array [length, columns] or [batch, length, columns], optional
+            For models of real numbers; NaN stands for a number that is not known.
+        key_lengths : sequence [batch], optional
+            Steps of each entry before its padding, which may be anything.
+        context : linnet.Context, optional
+
+        Returns
+        -------
+        array [length, width] or [batch, length, width], float32
+        """
+        if tokens is not None:
+            self._require_tokens("hidden")
+        lengths = _lengths("hidden", key_lengths)
+        steps = self._inputs_of("hidden", tokens, values, label, lengths)
+        rows = self._core.hidden(context_of(context), *steps.arguments(lengths))
+        return rows if steps.batched else rows[0]
 
     def score(
         self,
@@ -272,10 +302,7 @@ class Model:
         linnet.Densities, arrays [length, targets] or [batch, length, targets], float32
         """
         lengths = _lengths("predict", key_lengths)
-        steps = self._steps_of("predict", tokens, values, lengths)
-        first = self._first_inputs("predict", label, steps.batch)
-        if self._config["model"]["objective"] == "next-token":
-            steps = shifted(steps, first, self._sizes)
+        steps = self._inputs_of("predict", tokens, values, label, lengths)
         parts = self._core.predict(context_of(context), *steps.arguments(lengths))
         return Densities(*(part if steps.batched else part[0] for part in parts))
 
@@ -479,10 +506,20 @@ class Model:
         """Numbers of values of the fields of a step; none where steps are real numbers alone."""
         return self.fields if self._config["model"]["fields"] or self.vocabulary else ()
 
-    def _steps_of(self, operation: str, tokens, values, key_lengths) -> Steps:
+    def _steps_of(self, operation: str, tokens, values, key_lengths, least: int = 0) -> Steps:
         if isinstance(tokens, (str, bytes)):
             tokens = self._tokens_of(operation, tokens)
-        return steps_of(operation, self._sizes, self.columns, tokens, values, key_lengths)
+        return steps_of(operation, self._sizes, self.columns, tokens, values, key_lengths, least)
+
+    def _inputs_of(self, operation: str, tokens, values, label, key_lengths) -> Steps:
+        """The steps as the model's inputs: those of a model of the next step one later, and of a masked one with its tokens in place
+        of hidden ones, -1."""
+        masked = self._core.masked
+        steps = self._steps_of(operation, tokens, values, key_lengths, -1 if masked else 0)
+        first = self._first_inputs(operation, label, steps.batch)
+        if masked and steps.tokens is not None:
+            return steps._replace(tokens=np.where(steps.tokens < 0, np.array(self._sizes, np.int32), steps.tokens))
+        return shifted(steps, first, self._sizes) if self._config["model"]["objective"] == "next-token" else steps
 
     def _batch_of_texts(self, operation: str, texts) -> tuple[np.ndarray, np.ndarray]:
         """Tokens [batch, length], with padding, and the numbers of those of each text."""
@@ -602,26 +639,6 @@ class Model:
         if not array.size:
             raise _core.UsageError(f"[{operation}] expected a batch and a length of at least 1, got {list(array.shape)}")
         return (array, True) if array.ndim == 2 else (array[None], False)
-
-    def _rows(self, operation, function, tokens, label, key_lengths, context):
-        array, batched = self._batch_of(operation, tokens)
-        key_lengths = _lengths(operation, key_lengths)
-        least = -1 if self._core.masked else 0
-        if key_lengths is not None and len(key_lengths) == len(array):
-            array = np.where(np.arange(array.shape[1]) < key_lengths[:, None], array, np.int32(0))
-        if array.size and (array.min() < least or array.max() >= self.vocabulary):
-            raise _core.UsageError(
-                f"[{operation}] expected tokens in {least} ... {self.vocabulary - 1}, got {array.min()} ... {array.max()}"
-            )
-        first = self._first_inputs(operation, label, len(array))
-        if self._core.masked:
-            inputs = np.where(array == -1, np.int32(self._core.mask_token), array)
-        else:
-            inputs = np.empty_like(array)
-            inputs[:, 1:] = array[:, :-1]
-            inputs[:, 0] = first
-        result = function(context_of(context), np.ascontiguousarray(inputs), key_lengths)
-        return result if batched else result[0]
 
 
 def _are_texts(tokens) -> bool:

@@ -26,8 +26,9 @@ class Steps(NamedTuple):
         return self.batch, self.length, *flat, key_lengths
 
 
-def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths) -> Steps:
-    """The steps of a model with fields of these sizes, of which there may be none, and so many columns of real numbers."""
+def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths, least: int = 0) -> Steps:
+    """The steps of a model with fields of these sizes, of which there may be none, and so many columns of real numbers. Tokens are at
+    least `least`."""
     fields = len(sizes)
     for name, given, taken in (("tokens", tokens, fields), ("values", values, columns)):
         if (given is not None) != bool(taken):
@@ -52,8 +53,10 @@ def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths) -
     if tokens is not None:
         for field, size in enumerate(sizes):
             found = tokens[:, :, field]
-            if found.size and (found.min() < 0 or found.max() >= size):
-                raise _core.UsageError(f"[{operation}] expected tokens in 0 ... {size - 1}, got {found.min()} ... {found.max()}")
+            if found.size and (found.min() < least or found.max() >= size):
+                raise _core.UsageError(
+                    f"[{operation}] expected tokens in {least} ... {size - 1}, got {found.min()} ... {found.max()}"
+                )
     return Steps(tokens, values, *shape, batched)
 
 
@@ -62,6 +65,9 @@ def _in_batch(operation: str, name: str, array: np.ndarray, each: int, named: bo
         last = f", {each}" if named else ""
         found = list(array.shape if named else array.shape[:-1])
         raise _core.UsageError(f"[{operation}] expected {name} [length{last}] or [batch, length{last}], got {found}")
+    if 0 in array.shape[:-1]:
+        given = list(array.shape if named else array.shape[:-1])
+        raise _core.UsageError(f"[{operation}] expected a batch and a length of at least 1, got {given}")
     batched = array.ndim == 3
     array = array if batched else array[None]
     return array, batched, array.shape[:2]

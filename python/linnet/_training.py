@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arguments import context_for_callbacks, folder_of, integers_of, threads_of, whole
+from ._arguments import context_for_callbacks, floats_of, folder_of, integers_of, threads_of, whole
 from ._configuration import assignments_of, check_described, configuration, json_of, model_tables
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
 from ._table import csv_of, is_table
-from ._types import Config, Integers, Path, Settings
+from ._types import Config, Integers, Numbers, Path, Settings
 
 _CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_stop")
 
@@ -139,13 +139,13 @@ def _model_of(operation, model):
 _SHAPES = {"horizon": 1, "patch": 1, "columns_apart": False, "source_length": 0, "packing": False}
 
 
-def _check_data_keys(tables, settings):
+def _check_data_keys(operation, tables, settings):
     """Examples in memory are as they are: of keys that say how files are read, settings are refused, and those of a configuration
     that would make other steps are warned of."""
     for key in assignments_of(settings):
         if key.startswith("data."):
             raise _core.UsageError(
-                f"[train] expected settings of data.* with a path, got {key.split('=')[0]} for examples in memory, which are as they are"
+                f"[{operation}] expected settings of data.* with a path, got {key.split('=')[0]} for examples in memory, which are as they are"
             )
     table = tables.get("data", {})
     ignored = [key for key, default in _SHAPES.items() if table.get(key, default) != default]
@@ -229,7 +229,8 @@ def train(
     linnet.Error
         Where the loss is no longer finite, or files cannot be written.
     KeyboardInterrupt
-        After Ctrl-C, which saves a checkpoint first.
+        After Ctrl-C, which saves a checkpoint first. Its attribute `training` is what was trained until then, as this function
+        returns it.
     """
     import tempfile  # takes its time
 
@@ -240,22 +241,27 @@ def train(
         raise _core.UsageError("[train] expected out, the folder of the run to resume, got none")
     text = json_of(tables)
     if not _is_opened(tables, data):
-        _check_data_keys(tables, settings)
+        _check_data_keys("train", tables, settings)
     training, held_out = _data_of(tables, data, validation)
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
         folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
-        with context_for_callbacks(context) as own:
-            done = _core.train(
-                own, text, training, held_out, folder, bool(resume), start, curves.functions()
-            )
-        model = load(folder)
-        best = os.path.join(folder, "best")
-        found = os.path.exists(os.path.join(best, "config.json"))
-        # That of a temporary folder now, since it is removed.
-        best_model = None if not found else load(best) if out is None else os.path.abspath(best)
+        try:
+            with context_for_callbacks(context) as own:
+                done = _core.train(own, text, training, held_out, folder, bool(resume), start, curves.functions())
+        except KeyboardInterrupt as stopped:
+            if curves.reports:
+                setattr(stopped, "training", _training_in(folder, out is None, curves, step=curves.reports[-1]["step"], finished=False))
+            raise
+        return _training_in(folder, out is None, curves, **done)
+
+
+def _training_in(folder: str, temporary: bool, curves: _Curves, **done: Any) -> Training:
+    """What was trained in this folder, which is gone later where it is temporary."""
+    best = os.path.join(folder, "best")
+    found = os.path.exists(os.path.join(best, "config.json"))
     return Training(
-        model=model,
-        _best=best_model,
+        model=load(folder),
+        _best=None if not found else load(best) if temporary else os.path.abspath(best),
         steps=curves.of_steps("step", np.int64),
         bits=curves.of_steps("bits"),
         smoothed_bits=curves.of_steps("smoothed_bits"),
@@ -318,12 +324,15 @@ def evaluate(
 
 @not_copied("trainer", "save and restore for another trainer")
 class Trainer:
-    """A model in training, one update at a time, on data that the caller gives.
+    """A model in training, one update at a time, on examples that the caller chooses.
 
     Parameters
     ----------
     config : mapping, path or str
-        As in `linnet.random_model`.
+        As in `linnet.train`; without data as in `linnet.random_model`.
+    data : linnet.Dataset, array or (tokens, labels) as in `linnet.train`, optional
+        The training data. They decide what the configuration leaves open (length, vocabulary, classes, picture size), the scale of
+        real numbers, unless an initial model has one, and what the model keeps for later: names of labels and columns, the tokenizer.
     settings : mapping, optional
     initial : linnet.Model, optional
         The model to start from.
@@ -332,11 +341,26 @@ class Trainer:
     """
 
     def __init__(
-        self, config: Config, *, settings: Settings | None = None, initial: Model | None = None, threads: int = 0
+        self,
+        config: Config,
+        data: Data | None = None,
+        *,
+        settings: Settings | None = None,
+        initial: Model | None = None,
+        threads: int = 0,
     ):
         tables = configuration(config, settings)
-        check_described("trainer", tables)
-        self._core = _core.Trainer(json_of(tables), threads_of("trainer", threads), _model_of("trainer", initial))
+        self._data = None if data is None else dataset_of("trainer", data)
+        if self._data is None:
+            check_described("trainer", tables)
+        else:
+            _check_data_keys("trainer", tables, settings)
+        self._core = _core.Trainer(
+            json_of(tables),
+            threads_of("trainer", threads),
+            _model_of("trainer", initial),
+            None if self._data is None else self._data._core,
+        )
 
     def __repr__(self) -> str:
         return f"<linnet.Trainer: {self.steps} updates>"
@@ -394,22 +418,76 @@ class Trainer:
             padding = np.arange(targets.shape[1]) >= lengths[:, None]
             targets[padding] = -1
             inputs[padding] = 0
-        return self._core.step(inputs, targets, lengths)
+        return self._step(inputs=inputs, targets=targets, key_lengths=lengths)
 
-    def step_with_targets(
-        self, inputs: Integers, targets: Integers, key_lengths: Integers | None = None
-    ) -> dict[str, Any]:
-        """One update with inputs and targets of the caller's own.
+    def step_examples(self, indices: Integers | None = None, data: Dataset | None = None) -> dict[str, Any]:
+        """One update with examples of a data set, for models of every kind: of tokens, of real numbers, masked, of labels, with
+        sources.
 
         Parameters
         ----------
-        inputs : array [examples, length]
-            For a next-token model the start or class token and all tokens but the last, for a masked one all tokens with the mask
-            token (the vocabulary) in place of hidden ones.
-        targets : array [examples, length]
+        indices : sequence of int, optional
+            Which examples; negative ones count from the end. Without it the next training.batch * training.accumulate ones in the
+            order of `linnet.train`: such updates are those of `linnet.train`, in the same bits.
+        data : linnet.Dataset, optional
+            In place of the data that the trainer was made with.
+
+        Returns
+        -------
+        dict
+            As of `step`.
+
+        Raises
+        ------
+        linnet.UsageError
+            For no data, data that the model does not take, and indices that they do not have.
+        """
+        if data is None:
+            data = self._data
+        if not isinstance(data, Dataset):
+            found = "none" if data is None else type(data).__name__
+            raise _core.UsageError(f"[step] expected data as a linnet.Dataset, here or where the trainer was made, got {found}")
+        chosen = None if indices is None else data._indices_of("step", indices)
+        return self._core.step_examples(data._core, chosen)
+
+    def step_with_targets(
+        self,
+        inputs: Integers | None = None,
+        targets: Integers | None = None,
+        key_lengths: Integers | None = None,
+        *,
+        values: Numbers | None = None,
+        value_targets: Numbers | None = None,
+        labels: Integers | None = None,
+        positions: Integers | None = None,
+        source: Integers | None = None,
+        source_lengths: Integers | None = None,
+    ) -> dict[str, Any]:
+        """One update with inputs and targets of the caller's own. A model takes those that it has inputs and predictions for.
+
+        Parameters
+        ----------
+        inputs : array [examples, length], with several fields [examples, length, fields]
+            For a next-token model the start or class token and all tokens but the last; further fields begin with the number of
+            their values, and steps of real numbers alone have the start or class token and then -1. For a masked one all tokens with
+            the mask token (the vocabulary, or the number of values of the field) in place of hidden ones. For models of labels the
+            tokens as they are.
+        targets : array of the same shape
             The token to predict at each position, or -1 where nothing is.
         key_lengths : sequence [examples], optional
             Positions of each example before its padding.
+        values : array [examples, length, columns]
+            Real numbers of the inputs: of a next-token model those of the steps before, NaN in the first one. NaN is read as the mean.
+        value_targets : array [examples, length, targets]
+            The real numbers to predict at each position, NaN where nothing is.
+        labels : sequence [examples]
+            The labels that a classifier predicts; -1 does not count.
+        positions : array [examples, length], optional
+            The position of each step in its own sequence where examples hold several ones, one after another.
+        source : array [examples, source length]
+            What an encoder-decoder model reads.
+        source_lengths : sequence [examples], optional
+            Tokens of each source before its padding.
 
         Returns
         -------
@@ -423,15 +501,45 @@ class Trainer:
         linnet.Error
             For a loss or a gradient that is not finite.
         """
-        inputs = integers_of("step", "inputs", inputs, np.int32)
-        targets = integers_of("step", "targets", targets, np.int32)
-        if inputs.ndim != 2 or inputs.shape != targets.shape:
-            raise _core.UsageError(
-                f"[step] expected inputs and targets [examples, length], got {list(inputs.shape)} and {list(targets.shape)}"
-            )
-        if key_lengths is not None:
-            key_lengths = integers_of("step", "key_lengths", key_lengths, np.int64).reshape(-1)
-        return self._core.step(inputs, targets, key_lengths)
+        return self._step(
+            inputs=inputs,
+            targets=targets,
+            key_lengths=key_lengths,
+            values=values,
+            value_targets=value_targets,
+            labels=labels,
+            positions=positions,
+            source=source,
+            source_lengths=source_lengths,
+        )
+
+    def _step(self, **given: Any) -> dict[str, Any]:
+        parts = {}
+        for name, value in given.items():
+            if value is None:
+                continue
+            if name in ("values", "value_targets"):
+                parts[name] = floats_of("step", name, value, np.float32)
+            else:
+                parts[name] = integers_of("step", name, value, np.int64 if name in ("key_lengths", "source_lengths") else np.int32)
+        examples, length = self._extents_of(parts)
+        return self._core.step(examples, length, {name: part.reshape(-1) for name, part in parts.items()})
+
+    def _extents_of(self, parts: dict[str, np.ndarray]) -> tuple[int, int]:
+        """The examples of an update and their length, in which all parts agree."""
+        steps = [name for name in ("inputs", "targets", "values", "value_targets", "positions") if name in parts]
+        if not steps:
+            raise _core.UsageError("[step] expected inputs or values, got neither")
+        for name in steps:
+            if parts[name].ndim not in (2, 3) or 0 in parts[name].shape:
+                raise _core.UsageError(f"[step] expected {name} [examples, length, ...], none of them 0, got {list(parts[name].shape)}")
+            if parts[name].shape[:2] != parts[steps[0]].shape[:2]:
+                raise _core.UsageError(
+                    f"[step] expected {name} of {list(parts[steps[0]].shape[:2])} steps, as of {steps[0]}, got {list(parts[name].shape[:2])}"
+                )
+        if "source" in parts and parts["source"].ndim != 2:
+            raise _core.UsageError(f"[step] expected source [examples, source length], got {list(parts['source'].shape)}")
+        return parts[steps[0]].shape[:2]
 
     def save(self, folder: Path) -> None:
         """Writes a checkpoint, from which `restore` continues with the same bits."""

@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -157,6 +156,11 @@ DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object label
   return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens, values}, std::move(arrays))};
 }
 
+DatasetObject select(const DatasetObject& self, nb::handle indices) {
+  const auto chosen = span_of<const std::int64_t>(indices, "dataset", "indices");
+  return {select_examples(self.dataset, {chosen.begin(), chosen.end()})};
+}
+
 nb::tuple open(const DataOptions& options) {
   Datasets found;
   {
@@ -181,19 +185,7 @@ nb::tuple open_for_run(const std::string& config, const std::string& source, con
   return open(run.data);
 }
 
-/// The names in a list with commas between them, without the blanks around them.
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names;
-  std::istringstream text(list);
-  for (std::string name; std::getline(text, name, ',');) {
-    const auto begin = name.find_first_not_of(" \t"), end = name.find_last_not_of(" \t");
-    names.push_back(begin == std::string::npos ? "" : name.substr(begin, end + 1 - begin));
-  }
-  return names;
-}
-
-/// Data in the form that a model takes, with settings as "data.columns=load,wind". Columns that are chosen
-/// may have other names than the model's, but not the same in another order.
+/// Data in the form that a model takes, with settings as "data.missing=forward-fill".
 DataOptions options_for(const ModelObject& model, const std::string& source, const std::string& kind,
                         const std::vector<std::string>& settings, const Contents& contents) {
   RunConfig run;
@@ -204,11 +196,7 @@ DataOptions options_for(const ModelObject& model, const std::string& source, con
     if (!key.starts_with("data.") || key == "data.kind" || key == "data.path")
       refuse("dataset", "settings data.* other than data.kind and data.path", key);
     run.set(assignment);
-    if (key == "data.columns" &&
-        !std::ranges::is_permutation(names_in(run.data.columns), run.data.column_names)) {
-      run.data.column_names.clear();
-      run.data.statistics.reset();
-    }
+    if (key == "data.columns") choose_columns(run.data, run.data.columns);
   }
   return run.data;
 }
@@ -273,7 +261,8 @@ void bind_dataset(nb::module_& module) {
                      const ImageShape shape = image_shape(*self.dataset);
                      return nb::make_tuple(shape.height, shape.width, shape.channels);
                    })
-      .def("example", &example, "index"_a);
+      .def("example", &example, "index"_a)
+      .def("select", &select, "indices"_a);
   module.def("token_of_pixel", &token_of_pixel, "pixel"_a, "levels"_a);
   module.def("pixel_of_token", &pixel_of_token, "token"_a, "levels"_a);
 }

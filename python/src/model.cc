@@ -51,28 +51,15 @@ ModelObject random(const std::string& config, std::uint64_t seed) {
   return {Model::random(run.model, seed)};
 }
 
-/// What `compute`, Model::forward or Model::hidden, gives for the tokens.
-template <auto compute>
-NumpyArray rows_of(const char* operation, const ModelObject& self, SharedContext& context, nb::handle tokens,
-                   nb::handle key_lengths) {
-  const Tokens input = tokens_of(operation, tokens, key_lengths);
+NumpyArray logits(const ModelObject& self, SharedContext& context, nb::handle tokens,
+                  nb::handle key_lengths) {
+  const Tokens input = tokens_of("logits", tokens, key_lengths);
   Tensor rows;
   {
     const Computing turn(context.mutex);
-    rows =
-        ((*self.model).*compute)(context.context, input.tokens, input.batch, input.length, input.key_lengths);
+    rows = self.model->forward(context.context, input.tokens, input.batch, input.length, input.key_lengths);
   }
   return numpy_of(std::move(rows));
-}
-
-NumpyArray forward(const ModelObject& self, SharedContext& context, nb::handle tokens,
-                   nb::handle key_lengths) {
-  return rows_of<&Model::forward>("logits", self, context, tokens, key_lengths);
-}
-
-NumpyArray hidden(const ModelObject& self, SharedContext& context, nb::handle tokens,
-                  nb::handle key_lengths) {
-  return rows_of<&Model::hidden>("hidden", self, context, tokens, key_lengths);
 }
 
 NumpyArray score(const ModelObject& self, SharedContext& context, nb::handle tokens, std::int64_t label,
@@ -101,15 +88,29 @@ Steps steps_of(const char* operation, std::int64_t batch, std::int64_t length, n
   return steps;
 }
 
-NumpyArray classify(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
-                    nb::handle tokens, nb::handle values, nb::handle key_lengths) {
-  const Steps steps = steps_of("classify", batch, length, tokens, values, key_lengths);
-  Tensor probabilities;
+/// What `compute`, Model::hidden or Model::classify, gives for the steps.
+template <auto compute>
+NumpyArray rows_of(const char* operation, const ModelObject& self, SharedContext& context, std::int64_t batch,
+                   std::int64_t length, nb::handle tokens, nb::handle values, nb::handle key_lengths) {
+  const Steps steps = steps_of(operation, batch, length, tokens, values, key_lengths);
+  Tensor rows;
   {
     const Computing turn(context.mutex);
-    probabilities = self.model->classify(context.context, steps);
+    rows = ((*self.model).*compute)(context.context, steps);
   }
-  return numpy_of(std::move(probabilities));
+  return numpy_of(std::move(rows));
+}
+
+NumpyArray hidden(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
+                  nb::handle tokens, nb::handle values, nb::handle key_lengths) {
+  using OfSteps = Tensor (Model::*)(Context&, const Steps&) const;
+  return rows_of<OfSteps{&Model::hidden}>("hidden", self, context, batch, length, tokens, values,
+                                          key_lengths);
+}
+
+NumpyArray classify(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
+                    nb::handle tokens, nb::handle values, nb::handle key_lengths) {
+  return rows_of<&Model::classify>("classify", self, context, batch, length, tokens, values, key_lengths);
 }
 
 nb::tuple predict(const ModelObject& self, SharedContext& context, std::int64_t batch, std::int64_t length,
@@ -161,8 +162,9 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("weight_bytes", [](const ModelObject& self) { return self.model->weight_bytes(); })
       .def("check_generates", [](const ModelObject& self) { self.model->config().check_generates(); })
       .def("first_input", usage<&first_input>, "label"_a)
-      .def("logits", usage<&forward>, "context"_a, "tokens"_a, "key_lengths"_a.none())
-      .def("hidden", usage<&hidden>, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("logits", usage<&logits>, "context"_a, "tokens"_a, "key_lengths"_a.none())
+      .def("hidden", usage<&hidden>, "context"_a, "batch"_a, "length"_a, "tokens"_a.none(), "values"_a.none(),
+           "key_lengths"_a.none())
       .def("score", usage<&score>, "context"_a, "tokens"_a, "label"_a, "source"_a.none())
       .def("classify", usage<&classify>, "context"_a, "batch"_a, "length"_a, "tokens"_a.none(),
            "values"_a.none(), "key_lengths"_a.none())

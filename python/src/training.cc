@@ -29,8 +29,12 @@ namespace {
 
 /// A trainer with what it needs. Calls take turns; the context is its own.
 struct TrainerObject {
-  TrainerObject(const RunConfig& config, int threads, const std::shared_ptr<const Model>& initial)
-      : context(threads), trainer(context, config.model, config.training, initial), model(config.model) {}
+  /// `data`, unless null, are those of the training.
+  TrainerObject(const RunConfig& config, int threads, const std::shared_ptr<const Model>& initial,
+                const Dataset* data)
+      : context(threads), trainer(context, config.model, config.training, initial), model(config.model) {
+    if (data != nullptr) trainer.set_data(*data);
+  }
 
   Context context;
   Trainer trainer;
@@ -155,17 +159,36 @@ nb::dict evaluate_model(SharedContext& context, const ModelObject& model, const 
   return dict_of(result);
 }
 
-nb::dict step(TrainerObject& self, nb::handle inputs, nb::handle targets, nb::handle key_lengths) {
-  const auto view = view_of<const std::int32_t>(inputs, "step", "inputs");
-  if (view.rank() != 2) refuse("step", "inputs [examples, length]", to_string(view.shape()));
-  Batch batch{view.extent(0), view.extent(1), span_of<const std::int32_t>(inputs, "step", "inputs"),
-              span_of<const std::int32_t>(targets, "step", "targets")};
-  if (!key_lengths.is_none())
-    batch.key_lengths = span_of<const std::int64_t>(key_lengths, "step", "key_lengths");
+nb::dict step(TrainerObject& self, std::int64_t examples, std::int64_t length, nb::dict parts) {
+  Batch batch{.examples = examples, .length = length};
+  const auto take = [&]<class T>(const char* name, std::span<const T>& into) {
+    if (parts.contains(name)) into = span_of<const T>(parts[name], "step", name);
+  };
+  take("inputs", batch.inputs);
+  take("targets", batch.targets);
+  take("key_lengths", batch.key_lengths);
+  take("values", batch.values);
+  take("value_targets", batch.value_targets);
+  take("labels", batch.labels);
+  take("positions", batch.positions);
+  take("source", batch.source);
+  take("source_lengths", batch.source_lengths);
   StepReport report;
   {
     const Computing turn(self.mutex);
     report = self.trainer.step(batch);
+  }
+  return dict_of(report);
+}
+
+nb::dict step_examples(TrainerObject& self, const DatasetObject& data, nb::handle indices) {
+  const bool in_order = indices.is_none();
+  std::span<const std::int64_t> chosen;
+  if (!in_order) chosen = span_of<const std::int64_t>(indices, "step", "indices");
+  StepReport report;
+  {
+    const Computing turn(self.mutex);
+    report = in_order ? self.trainer.step(*data.dataset) : self.trainer.step(*data.dataset, chosen);
   }
   return dict_of(report);
 }
@@ -180,16 +203,20 @@ void bind_training(nb::module_& module) {
   nb::class_<TrainerObject>(module, "Trainer")
       .def(
           "__init__",
-          [](TrainerObject* self, const std::string& json, int threads, const ModelObject* initial) {
+          [](TrainerObject* self, const std::string& json, int threads, const ModelObject* initial,
+             const DatasetObject* data) {
             const nb::gil_scoped_release released;
-            RunConfig config{ModelConfig()};
+            RunConfig config = data == nullptr ? RunConfig{ModelConfig()} : RunConfig();
             config.read_json(json, "the configuration");
+            if (data != nullptr) config.fit_to_data(*data->dataset);
             config.model.check();
             config.check_memory(true);
-            new (self) TrainerObject(config, threads, model_of(initial));
+            new (self) TrainerObject(config, threads, model_of(initial),
+                                     data == nullptr ? nullptr : data->dataset.get());
           },
-          "config"_a, "threads"_a, "initial"_a.none())
-      .def("step", &step, "inputs"_a, "targets"_a, "key_lengths"_a.none())
+          "config"_a, "threads"_a, "initial"_a.none(), "data"_a.none())
+      .def("step", &step, "examples"_a, "length"_a, "parts"_a)
+      .def("step_examples", &step_examples, "data"_a, "indices"_a.none())
       .def_prop_ro("steps",
                    [](TrainerObject& self) {
                      const Computing turn(self.mutex);

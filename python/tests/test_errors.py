@@ -427,8 +427,26 @@ TRAINING = {
     ),
     "an update's shapes": (
         lambda: linnet.Trainer(tiny()).step_with_targets(TOKENS, TOKENS[:, 1:]),
-        "got [10, 24] and [10, 23]",
+        "targets of [10, 24] steps, as of inputs, got [10, 23]",
     ),
+    "no data of an update": (lambda: linnet.Trainer(tiny()).step_examples([0]), "where the trainer was made, got none"),
+    "an update's example": (lambda: linnet.Trainer(tiny(), TOKENS).step_examples([10]), "indices in -10 ... 9, got 10"),
+    "other data of an update": (
+        lambda: linnet.Trainer(tiny(), TOKENS).step_examples(data=linnet.Dataset(TOKENS[:, 1:])),
+        "model.length",
+    ),
+    "settings of data in a trainer": (
+        lambda: linnet.Trainer(tiny(), TOKENS, settings={"data.horizon": 2}),
+        "[trainer] expected settings of data.* with a path",
+    ),
+    "an update of nothing": (lambda: linnet.Trainer(tiny()).step_with_targets(), "expected inputs or values, got neither"),
+    "an update's values": (
+        lambda: linnet.Trainer(tiny()).step_with_targets(TOKENS, TOKENS, values=np.zeros((10, 3, 1))),
+        "values of [10, ",
+    ),
+    "no selection": (lambda: linnet.Dataset(TOKENS).select([]), "at least 1 index"),
+    "a selection beyond": (lambda: linnet.Dataset(TOKENS).select([0, -11]), "indices in -10 ... 9, got -11 ... 0"),
+    "a selection of truth values": (lambda: linnet.Dataset(TOKENS).select(np.ones(3, bool)), "10 truth values, got [3]"),
     "an update's lengths": (lambda: linnet.Trainer(tiny()).step(TOKENS, lengths=[1]), "10 lengths, got 1"),
     "a checkpoint": (lambda: linnet.Trainer(tiny()).restore("/nonexistent"), "cannot read /nonexistent/"),
     "threads": (lambda: linnet.Context(-1), "threads in 0 ... 1024, got -1"),

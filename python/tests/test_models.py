@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from support import REPOSITORY, counting, relative, tiny
+from support import REPOSITORY, counting, relative, tiny, uniform
 
 import linnet
 
@@ -67,6 +67,40 @@ def test_scores_are_logits_and_session_probabilities(digits):
         assert abs(session.probabilities().sum() - 1) < 1e-5
         session.observe(tokens[0, position : position + 1])
     assert digits.hidden(tokens[0], 8).shape == (256, 64)
+
+
+def test_hidden_rows_of_every_kind_of_step():
+    """Rows of a model of the next step do not depend on their own step, those of others do."""
+    random = np.random.default_rng(6)
+    tokens, numbers = random.integers(0, 5, (2, 12)), uniform(3, 2, 12, 2)
+    fields = np.stack([tokens, tokens % 3], axis=2)
+
+    def first_row_that_differs(model, **steps):
+        others = {name: array.copy() for name, array in steps.items()}
+        for array in others.values():
+            array[:, 7] = (array[:, 7] + 1) % 3
+        rows = [model.hidden(**given) for given in (steps, others)]
+        assert rows[0].shape == (2, 12, 16) and rows[0].dtype == np.float32
+        assert relative(model.hidden(**{name: array[1] for name, array in steps.items()}), rows[0][1]) < 1e-5
+        return int(np.argmax(np.abs(rows[0] - rows[1]).max(axis=(0, 2)) > 0))
+
+    def made(**settings):
+        return linnet.random_model(tiny(model__length=12, **settings))
+
+    assert first_row_that_differs(made(model__vocabulary=5), tokens=tokens) == 8
+    assert first_row_that_differs(made(model__vocabulary=5, model__fields="5,3"), tokens=fields) == 8
+    assert first_row_that_differs(made(model__vocabulary=0, model__columns=2), values=numbers) == 8
+    assert first_row_that_differs(made(model__vocabulary=5, model__columns=2), tokens=tokens, values=numbers) == 8
+    labels = {"model__objective": "classify", "model__classes": 2}
+    assert first_row_that_differs(made(model__vocabulary=5, **labels), tokens=tokens) == 7
+    assert first_row_that_differs(made(model__vocabulary=0, model__columns=2, **labels), values=numbers) == 7
+    assert first_row_that_differs(made(model__vocabulary=5, model__fields="5,3", model__objective="masked"), tokens=fields) == 0
+    masked = made(model__vocabulary=5, model__fields="5,3", model__objective="masked")
+    hidden = np.where(np.arange(12)[:, None] == 4, -1, fields[0])
+    assert not np.array_equal(masked.hidden(hidden), masked.hidden(fields[0]))
+    padded = made(model__vocabulary=0, model__columns=2)
+    rows = padded.hidden(values=numbers, key_lengths=[12, 5])
+    assert relative(rows[1, :5], padded.hidden(values=numbers[1, :5])) < 1e-5
 
 
 def test_a_saved_model_is_the_same(digits, tmp_path):

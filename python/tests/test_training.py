@@ -261,6 +261,89 @@ def test_a_trainer_makes_updates():
     assert trainer.config["model"]["length"] == 24
 
 
+def data_of(kind):
+    """A configuration of four updates and examples of this kind."""
+    settings = {"training__steps": 4, "training__evaluate_every": 0}
+    tokens = counting(30, 24, 11)
+    if kind == "masked":
+        return tiny(**settings, model__objective="masked"), linnet.Dataset(tokens)
+    if kind == "labels":
+        config = tiny(**settings, model__objective="classify", model__vocabulary=0)
+        return config, linnet.Dataset(tokens, np.arange(30) % 3, lengths=np.arange(30) % 20 + 5)
+    if kind == "fields":
+        return tiny(**settings, model__vocabulary=0), linnet.Dataset(np.stack([tokens, tokens % 5], axis=2))
+    if kind == "numbers":
+        waves = np.random.default_rng(2).normal(10, 3, (30, 24, 2)).astype(np.float32)
+        return tiny(**settings, model__vocabulary=0), linnet.Dataset(values=waves)
+    return tiny(**settings), linnet.Dataset(tokens, lengths=np.arange(30) % 20 + 5)
+
+
+@pytest.mark.parametrize("kind", ["tokens", "masked", "labels", "fields", "numbers"])
+def test_a_trainer_makes_the_updates_of_a_run(kind, tmp_path):
+    config, data = data_of(kind)
+    result = linnet.train(config, data)
+    trainer = linnet.Trainer(config, data)
+    reports = [trainer.step_examples() for _ in range(4)]
+    assert [report["bits"] for report in reports] == result.bits.tolist()
+    for name, model in (("run", result.model), ("trainer", trainer.model)):
+        model.save(tmp_path / name)
+    files = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert files == sorted(path.name for path in (tmp_path / "trainer").iterdir())
+    for name in files:
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "trainer" / name).read_bytes(), name
+
+
+def test_a_trainer_takes_examples_that_are_chosen():
+    config, data = data_of("numbers")
+    one, other = linnet.Trainer(config, data), linnet.Trainer(config, data)
+    first = one.step_examples([3, -1, 3])
+    again = other.step_examples([1, 0, 1], data.select([29, 3]))
+    assert first["bits"] == again["bits"] and first["gradient_norm"] == again["gradient_norm"]
+    part = data[10:20]
+    assert len(part) == 10 and np.array_equal(part.values(2), data.values(12))
+    assert one.step_examples(data=part)["step"] == 2
+
+
+def test_a_trainer_takes_inputs_of_real_numbers():
+    config, data = data_of("numbers")
+    one, other = linnet.Trainer(config, data), linnet.Trainer(config, data)
+    targets = np.stack([data.values(index) for index in (4, 7, 1)])
+    values = np.full_like(targets, np.nan)
+    values[:, 1:] = targets[:, :-1]
+    inputs = np.full((3, 24), -1)
+    inputs[:, 0] = 0
+    found = one.step_with_targets(inputs, values=values, value_targets=targets)
+    assert found["bits"] == other.step_examples([4, 7, 1])["bits"]
+
+
+def test_a_trainer_takes_labels_and_sources():
+    config, data = data_of("labels")
+    one, other = linnet.Trainer(config, data), linnet.Trainer(config, data)
+    tokens, lengths = np.stack([data[index] for index in (4, 7, 1)]), [9, 12, 6]
+    found = one.step_with_targets(np.maximum(tokens, 0), labels=[1, 1, 1], key_lengths=lengths)
+    assert found["bits"] == other.step_examples([4, 7, 1])["bits"]
+    pairs = {"model.encoder_layers": 1, "model.source_length": 7, "model.source_vocabulary": 5}
+    reader = linnet.Trainer(linnet.configuration(tiny(), pairs))
+    inputs = np.array([[11, 1, 2, 3], [11, 4, 5, 6]])
+    found = reader.step_with_targets(inputs, inputs[:, [1, 2, 3, 1]], source=[[1, 2, 3], [4, 0, 0]], source_lengths=[3, 1])
+    assert found["step"] == 1 and found["bits"] > 1
+
+
+def test_examples_are_selected():
+    tokens = counting(30, 24, 11)
+    data = linnet.Dataset(tokens, np.arange(30) % 3)
+    chosen = data.select([5, -1, 5])
+    assert len(chosen) == 3 and chosen.classes == 3 and chosen.vocabulary == 11
+    assert np.array_equal(chosen[1], tokens[29]) and chosen.label(1) == 2 and np.array_equal(chosen[0], chosen[2])
+    even = data.select(np.arange(30) % 2 == 0)
+    assert len(even) == 15 and np.array_equal(even[14], tokens[28])
+    assert np.array_equal(data[::-10][1], tokens[19]) and np.array_equal(even[3:5][1], tokens[8])
+    labels = [linnet.evaluate(linnet.random_model(tiny(), settings={"model.classes": 3}), part)["bits"] for part in (data[:15], data[15:], data)]
+    assert labels[2] == pytest.approx((labels[0] + labels[1]) / 2)
+    pixels = np.random.default_rng(1).integers(256, size=(6, 4, 6), dtype=np.uint8)
+    assert linnet.train(tiny(training__steps=1, model__vocabulary=0), linnet.Dataset.images(pixels)[2:]).model.image == (4, 6, 1)
+
+
 def test_checkpoints_of_a_trainer(tmp_path):
     tokens = counting(16, 24, 11)
     one, other = linnet.Trainer(tiny()), linnet.Trainer(tiny())
@@ -397,9 +480,15 @@ def test_an_exception_of_a_callback_leaves_a_checkpoint(tmp_path):
             raise KeyboardInterrupt
 
     whole = linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as raised:
         linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "run", callbacks={"on_step": stop})
     assert (tmp_path / "run" / "checkpoints" / "3").is_dir()
+    with pytest.raises(KeyboardInterrupt) as of_no_folder:
+        linnet.train(tiny(training__steps=5), counting(30, 24, 11), callbacks={"on_step": stop})
+    for stopped in (raised, of_no_folder):
+        until_then = stopped.value.training
+        assert until_then.step == 3 and not until_then.finished and np.array_equal(until_then.bits, whole.bits[:3])
+        assert np.array_equal(until_then.model.logits([1, 2, 3]), linnet.load(tmp_path / "run").logits([1, 2, 3]))
     rest = linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "run", resume=True)
     assert rest.steps.tolist() == [4, 5] and np.array_equal(rest.bits, whole.bits[3:])
 

@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "data/division.h"
 #include "data/files.h"
+#include "data/selection.h"
 #include "data/timestamp.h"
 #include "data/windows.h"
 #include "io/file.h"
@@ -268,17 +269,17 @@ void check_options(const DataOptions& options) {
 }  // namespace
 
 const Series* first_series(const Dataset& dataset) {
-  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  const auto* series = opened_as<SeriesDataset>(dataset);
   return series != nullptr ? &series->first() : nullptr;
 }
 
 std::vector<SeriesStretch> series_stretches(const Dataset& dataset) {
-  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  const auto* series = opened_as<SeriesDataset>(dataset);
   return series != nullptr ? series->stretches() : std::vector<SeriesStretch>();
 }
 
 std::optional<SeriesForm> series_form(const Dataset& dataset) {
-  const auto* series = dynamic_cast<const SeriesDataset*>(&dataset);
+  const auto* series = opened_as<SeriesDataset>(dataset);
   if (series == nullptr) return std::nullopt;
   return series->form();
 }

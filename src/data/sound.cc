@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "data/division.h"
 #include "data/files.h"
+#include "data/selection.h"
 #include "data/windows.h"
 #include "io/sound.h"
 
@@ -338,12 +339,12 @@ Datasets open_sound(const DataOptions& options, const Parts& parts) {
 }
 
 std::string sound_split(const Dataset& dataset) {
-  const auto* const sound = dynamic_cast<const SoundDataset*>(&dataset);
+  const auto* const sound = opened_as<SoundDataset>(dataset);
   return sound == nullptr ? std::string() : sound->split();
 }
 
 std::optional<SoundFormat> sound_format(const Dataset& dataset) {
-  const auto* const sound = dynamic_cast<const SoundDataset*>(&dataset);
+  const auto* const sound = opened_as<SoundDataset>(dataset);
   if (sound == nullptr) return std::nullopt;
   return sound->format();
 }

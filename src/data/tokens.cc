@@ -12,6 +12,7 @@
 #include "base/lists.h"
 #include "base/names.h"
 #include "data/files.h"
+#include "data/selection.h"
 #include "data/token_file.h"
 
 namespace linnet {
@@ -129,7 +130,7 @@ std::vector<Stretch> hold_out(std::vector<Stretch>& all, const std::string& orig
 }  // namespace
 
 std::int64_t raw_token_bytes(const Dataset& dataset) {
-  const auto* const tokens = dynamic_cast<const TokenDataset*>(&dataset);
+  const auto* const tokens = opened_as<TokenDataset>(dataset);
   const std::int64_t bytes = tokens != nullptr ? tokens->raw_bytes() : 0;
   return bytes > 0 ? bytes : DataOptions().token_bytes;
 }

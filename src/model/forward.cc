@@ -55,25 +55,16 @@ std::vector<std::int32_t> inputs_of(const char* operation, const ModelConfig& co
   return inputs;
 }
 
-/// What the output head takes, [batch · length, width], for the checked tokens. It lives as long as the
-/// transformer.
-View<const float> hidden_rows(const char* operation, Context& context, Transformer& transformer,
-                              const ModelConfig& config, std::span<const std::int32_t> tokens,
-                              std::int64_t batch, std::int64_t length,
-                              std::span<const std::int64_t> key_lengths) {
-  const auto inputs = inputs_of(operation, config, tokens, batch, length, key_lengths);
-  return transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
-      .reshape({batch * length, config.width});
-}
-
 }  // namespace
 
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                       std::int64_t length, std::span<const std::int64_t> key_lengths) const {
   check_one_token("forward", config());
+  const auto inputs = inputs_of("forward", config(), tokens, batch, length, key_lengths);
   Transformer transformer(network_of(*this));
   const View<const float> rows =
-      hidden_rows("forward", context, transformer, config(), tokens, batch, length, key_lengths);
+      transformer.forward(context, inputs, batch, length, 0, nullptr, nullptr, key_lengths)
+          .reshape({batch * length, config().width});
   Tensor logits = Tensor::of<float>({batch, length, config().vocabulary});
   network_of(*this).head().logits_of(
       context, logits.view<float>().reshape({batch * length, config().vocabulary}), rows);
@@ -82,14 +73,7 @@ Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, st
 
 Tensor Model::hidden(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
                      std::int64_t length, std::span<const std::int64_t> key_lengths) const {
-  if (config().columns > 0 || config().field_sizes().size() != 1 || config().has_encoder())
-    check_one_token("hidden", config());
-  Transformer transformer(network_of(*this));
-  const View<const float> rows =
-      hidden_rows("hidden", context, transformer, config(), tokens, batch, length, key_lengths);
-  Tensor result = Tensor::of<float>({batch, length, config().width});
-  std::copy_n(rows.data(), rows.size(), result.span<float>().begin());
-  return result;
+  return hidden(context, {.batch = batch, .length = length, .tokens = tokens, .key_lengths = key_lengths});
 }
 
 std::vector<float> Model::score(Context& context, std::span<const std::int32_t> tokens,

@@ -10,6 +10,7 @@
 #include "kernels/loss.h"
 #include "linnet/model.h"
 #include "model/access.h"
+#include "model/config.h"
 #include "model/heads.h"
 #include "model/transformer.h"
 
@@ -105,6 +106,16 @@ double log_density(double number, double mean, double scale, double freedom) {
   return kernels::log_gamma((freedom + 1) / 2) - kernels::log_gamma(freedom / 2) -
          0.5 * std::log(freedom * std::numbers::pi) - std::log(scale) -
          0.5 * (freedom + 1) * std::log1p(z * z / freedom);
+}
+
+Tensor Model::hidden(Context& context, const Steps& steps) const {
+  if (config().has_encoder()) check_one_token("hidden", config());
+  const CheckedSteps checked("hidden", network_of(*this), steps);
+  Transformer transformer(network_of(*this));
+  const View<const float> rows = hidden_rows(context, transformer, network_of(*this), checked.pass());
+  Tensor result = Tensor::of<float>({steps.batch, steps.length, config().width});
+  std::copy_n(rows.data(), rows.size(), result.span<float>().begin());
+  return result;
 }
 
 Tensor Model::classify(Context& context, const Steps& steps) const {

@@ -97,6 +97,22 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
   if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
 }
 
+void check_training_data(const ModelConfig& config, const TrainingOptions& options, const Dataset& dataset) {
+  check_fit(config, dataset);
+  if (options.transpose > 0 && dataset.vocabulary() == 0)
+    fail<UsageError>("training", "expected training.transpose = 0 for steps without tokens, got {}",
+                     options.transpose);
+  if (options.transpose > 0 && config.has_encoder())
+    fail<UsageError>("training",
+                     "expected training.transpose = 0 for an encoder–decoder model, whose sources it does "
+                     "not shift, got {}",
+                     options.transpose);
+  if (dataset.packed() && (options.segment > 0 || options.sequence_ranks > 1))
+    fail<UsageError>("training",
+                     "expected one sequence per example (data.packing = false) with training.{}, got several",
+                     options.segment > 0 ? "segment" : "sequence_ranks");
+}
+
 std::vector<std::string> label_names(const Dataset& dataset) {
   std::vector<std::string> names = dataset.class_names();
   std::ranges::transform(names, names.begin(), as_json_text);

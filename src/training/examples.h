@@ -66,6 +66,10 @@ Pass pass_of(const Batch& batch);
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);
 
+/// Throws UsageError where a training of these options cannot take the dataset's examples, whose form may be
+/// another one than the model's.
+void check_training_data(const ModelConfig& config, const TrainingOptions& options, const Dataset& dataset);
+
 /// The names of the dataset's labels as a model's files hold them.
 std::vector<std::string> label_names(const Dataset& dataset);
 

@@ -20,7 +20,6 @@
 #include "training/examples.h"
 #include "training/metrics.h"
 #include "training/rank_agreement.h"
-#include "training/run_columns.h"
 #include "training/run_lock.h"
 #include "training/trainer.h"
 
@@ -72,7 +71,7 @@ class Run {
         checkpoints_(folder),
         metrics_(folder),
         adapted_(initial != nullptr) {
-    check_fit(config, training);
+    check_training_data(config, options, training);
     try {
       check_fit(config, validation);
     } catch (const UsageError& error) {
@@ -80,21 +79,7 @@ class Run {
     }
     training_data_ = description_of(context, training, config);
     validation_data_ = description_of(context, validation, config);
-    if (options.transpose > 0 && training.vocabulary() == 0)
-      fail<UsageError>("training", "expected training.transpose = 0 for steps without tokens, got {}",
-                       options.transpose);
-    if (options.transpose > 0 && config.has_encoder())
-      fail<UsageError>("training",
-                       "expected training.transpose = 0 for an encoder–decoder model, whose sources it does "
-                       "not shift, got {}",
-                       options.transpose);
-    if (training.packed() && (options.segment > 0 || options.sequence_ranks > 1))
-      fail<UsageError>(
-          "training",
-          "expected one sequence per example (data.packing = false) with training.{}, got several",
-          options.segment > 0 ? "segment" : "sequence_ranks");
-    trainer_.set_assets({config.classes > 0 ? label_names(training) : std::vector<std::string>(),
-                         training.tokenizer(), RunColumns::of(training).text()});
+    trainer_.set_assets_of(training);
   }
 
   TrainingResult run(bool resume) {
@@ -206,10 +191,7 @@ class Run {
     } else if (resume) {
       say("no checkpoint yet: starting from the beginning");
     }
-    // An initial model keeps its own scale.
-    if (found.step < 0 && !adapted_ && config_.columns > 0)
-      trainer_.set_columns(training_.column_statistics(),
-                           config_.target_count() > 0 ? training_.target_statistics() : ColumnStatistics());
+    if (found.step < 0) trainer_.set_scale_of(training_);
     if (!kernels::multiplies_fast(options_.precision))
       say(fmt::format(
           "warning: this machine has no fast instructions for products of {}: they are products of f32, "
@@ -299,19 +281,7 @@ class Run {
   }
 
   void update() {
-    const Clock::time_point start = Clock::now();
-    const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);
-    const PassRange passes = trainer_.own_passes();
-    const std::int64_t count = options_.batch * passes.count(),
-                       first = options_.batch * (trainer_.steps() * options_.accumulate + passes.first);
-    const Batch batch = examples_.read(
-        context_, training_, config_, count,
-        [&](std::int64_t i) { return shuffled_index(seed, first + i, training_.size()); },
-        {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return first + i; },
-         options_.transpose, Random(seed, Draw::masking, training_shifts)});
-    StepReport report = trainer_.step(batch);
-    // With the time that reading the examples took.
-    report.tokens_per_second = static_cast<double>(trainer_.steps_of_update()) / seconds_since(start);
+    const StepReport report = trainer_.step_in_order(training_);
     trainer_.progress().evaluation_due =
         trainer_.steps() == options_.steps || is_due(options_.evaluate_every);
     this->report(report);
@@ -485,7 +455,6 @@ class Run {
   Checkpoints checkpoints_;
   Metrics metrics_;
   bool adapted_;  ///< whether the run began from a model
-  Examples examples_;
   std::optional<RunLock> lock_;
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/lists.h"
 #include "base/memory.h"
 #include "data/cifar.h"
 #include "data/files.h"
@@ -334,6 +335,13 @@ DataOptions data_for_model(const Model& model, const std::string& source, const 
     if (data.kind == "sound" && of_run->sound) data.patch = of_run->frames_of_step(config);
   }
   return data;
+}
+
+void choose_columns(DataOptions& data, const std::string& columns) {
+  data.columns = columns;
+  if (std::ranges::is_permutation(comma_separated(columns), data.column_names)) return;
+  data.column_names.clear();
+  data.statistics.reset();
 }
 
 void take_as_test(DataOptions& data) {

@@ -14,11 +14,18 @@
 #include "training/config.h"
 #include "training/examples.h"
 #include "training/initial.h"
+#include "training/run_columns.h"
 
 namespace linnet {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr const char* operation = "trainer";
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// The options, where every value is in its range; throws UsageError, naming the key, otherwise.
 TrainingOptions checked(TrainingOptions options) {
@@ -72,7 +79,8 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
       network_(config, feature_map_, options.precision),
       values_(Tensor::of<float>({network_.table().size()})),
       gradients_(Tensor::of<float>({network_.table().size()})),
-      optimiser_(network_.table(), options) {
+      optimiser_(network_.table(), options),
+      adapted_(initial != nullptr) {
   if (config.weights != WeightType::f32)
     fail<UsageError>(operation,
                      "expected model.weights = \"f32\", got \"{}\": train in f32 and convert the model",
@@ -91,7 +99,7 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
 }
 
 StepReport Trainer::Impl::step(const Batch& batch) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (steps() >= most_steps)
     fail<UsageError>(operation, "expected at most {} updates, got one more", most_steps);
   check_batch(operation, config_, batch);
@@ -125,13 +133,49 @@ StepReport Trainer::Impl::step(const Batch& batch) {
 
   const double bits = nats / std::numbers::ln2 / static_cast<double>(counted);
   progress_.loss.add(bits);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return {.step = steps(),
           .bits = bits,
           .smoothed_bits = progress_.loss.mean(),
           .gradient_norm = norm,
           .learning_rate = learning_rate(options_, steps()),
-          .tokens_per_second = static_cast<double>(sizes_.steps) / seconds};
+          .tokens_per_second = static_cast<double>(sizes_.steps) / seconds_since(start)};
+}
+
+StepReport Trainer::Impl::step_of(const Dataset& dataset, std::int64_t count, const Examples::Index& index,
+                                  std::int64_t first) {
+  const auto start = Clock::now();
+  const auto seed = static_cast<std::uint64_t>(options_.seed);
+  StepReport report = step(
+      examples_.read(context_, dataset, config_, count, index,
+                     {Random(seed, Draw::masking, training_masks), [&](std::int64_t i) { return first + i; },
+                      options_.transpose, Random(seed, Draw::masking, training_shifts)}));
+  // With the time that reading the examples took.
+  report.tokens_per_second = static_cast<double>(sizes_.steps) / seconds_since(start);
+  return report;
+}
+
+StepReport Trainer::Impl::step_in_order(const Dataset& dataset) {
+  const auto seed = static_cast<std::uint64_t>(options_.seed);
+  const PassRange passes = own_passes();
+  const std::int64_t first = options_.batch * (steps() * options_.accumulate + passes.first);
+  return step_of(
+      dataset, options_.batch * passes.count(),
+      [&](std::int64_t i) { return shuffled_index(seed, first + i, dataset.size()); }, first);
+}
+
+StepReport Trainer::Impl::step(const Dataset& dataset) {
+  check_training_data(config_, options_, dataset);
+  return step_in_order(dataset);
+}
+
+StepReport Trainer::Impl::step(const Dataset& dataset, std::span<const std::int64_t> indices) {
+  check_training_data(config_, options_, dataset);
+  for (const std::int64_t index : indices)
+    if (index < 0 || index >= dataset.size())
+      fail<UsageError>(operation, "expected indices in 0 … {}, got {}", dataset.size() - 1, index);
+  return step_of(
+      dataset, std::ssize(indices), [&](std::int64_t i) { return indices[static_cast<std::size_t>(i)]; },
+      progress_.examples);
 }
 
 Trainer::Impl::Groups& Trainer::Impl::groups() {
@@ -244,6 +288,23 @@ void Trainer::Impl::set_assets(ModelAssets assets) {
   assets_ = std::move(assets);
 }
 
+void Trainer::Impl::set_scale_of(const Dataset& dataset) {
+  if (adapted_ || config_.columns == 0) return;
+  set_columns(dataset.column_statistics(),
+              config_.target_count() > 0 ? dataset.target_statistics() : ColumnStatistics());
+}
+
+void Trainer::Impl::set_assets_of(const Dataset& dataset) {
+  set_assets({config_.classes > 0 ? label_names(dataset) : std::vector<std::string>(), dataset.tokenizer(),
+              RunColumns::of(dataset).text()});
+}
+
+void Trainer::Impl::set_data(const Dataset& dataset) {
+  check_training_data(config_, options_, dataset);
+  set_scale_of(dataset);
+  set_assets_of(dataset);
+}
+
 void Trainer::Impl::save(const std::filesystem::path& folder) {
   write_checkpoint(folder, progress_, config_, options_, network_.table(), values_.span<float>(), optimiser_,
                    assets_);
@@ -281,6 +342,10 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 StepReport Trainer::step(const Batch& batch) { return impl_->step(batch); }
+StepReport Trainer::step(const Dataset& dataset) { return impl_->step(dataset); }
+StepReport Trainer::step(const Dataset& dataset, std::span<const std::int64_t> indices) {
+  return impl_->step(dataset, indices);
+}
 std::int64_t Trainer::steps() const { return impl_->steps(); }
 void Trainer::save(const std::filesystem::path& folder) const { impl_->save(folder); }
 void Trainer::restore(const std::filesystem::path& folder) { impl_->restore(folder); }
@@ -288,6 +353,7 @@ void Trainer::set_columns(const ColumnStatistics& columns, const ColumnStatistic
   impl_->set_columns(columns, targets);
 }
 void Trainer::set_assets(ModelAssets assets) { impl_->set_assets(std::move(assets)); }
+void Trainer::set_data(const Dataset& dataset) { impl_->set_data(dataset); }
 std::shared_ptr<const Model> Trainer::model() const { return impl_->model(); }
 
 }  // namespace linnet

@@ -10,6 +10,7 @@
 #include "linnet/training.h"
 #include "model/segments.h"
 #include "training/checkpoint.h"
+#include "training/examples.h"
 #include "training/gradient_sum.h"
 #include "training/optimiser.h"
 #include "training/stretches.h"
@@ -28,11 +29,19 @@ class LINNET_HIDDEN Trainer::Impl {
   /// each pass.
   StepReport step(const Batch& batch);
 
-  /// Passes of an update that this rank computes, or a stretch of each of them.
-  PassRange own_passes();
+  StepReport step(const Dataset& dataset);
+  StepReport step(const Dataset& dataset, std::span<const std::int64_t> indices);
+
+  /// An update with the next examples in the order of a run, those of the passes of this rank, of a dataset
+  /// that `check_training_data` has looked at.
+  StepReport step_in_order(const Dataset& dataset);
 
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   void set_assets(ModelAssets assets);
+  /// The scale of real numbers in the training data, unless the trainer began from a model.
+  void set_scale_of(const Dataset& dataset);
+  void set_assets_of(const Dataset& dataset);
+  void set_data(const Dataset& dataset);
   void save(const std::filesystem::path& folder);
   /// Another rank has written the checkpoint that is now the last good one.
   void saved(const std::filesystem::path& folder);
@@ -49,8 +58,6 @@ class LINNET_HIDDEN Trainer::Impl {
   const Network& network() const { return network_; }
   std::span<const float> values() const { return values_.span<float>(); }
   const Optimiser& optimiser() const { return optimiser_; }
-  /// Of the last update on all ranks, without padding.
-  std::int64_t steps_of_update() const { return sizes_.steps; }
 
  private:
   /// Of the examples of an update, on all ranks.
@@ -66,7 +73,12 @@ class LINNET_HIDDEN Trainer::Impl {
 
   /// Divides the ranks when it is called first, which all of them do at the same time.
   Groups& groups();
+  /// Passes of an update that this rank computes, or a stretch of each of them.
+  PassRange own_passes();
   std::int64_t own_length() const { return config_.length / options_.sequence_ranks; }
+  /// The `count` examples index(i), which are the examples `first` + i of the run.
+  StepReport step_of(const Dataset& dataset, std::int64_t count, const Examples::Index& index,
+                     std::int64_t first);
   Sizes sizes_of_all(const Batch& batch);
   /// Sum of the losses of all ranks in nats; `gradients_` is assigned.
   double accumulate_gradients(const Batch& batch, std::int64_t counted);
@@ -90,10 +102,12 @@ class LINNET_HIDDEN Trainer::Impl {
   Network network_;
   Tensor values_, gradients_;
   Optimiser optimiser_;
+  bool adapted_;                                     ///< whether it began from a model
   std::optional<SegmentedTransformer> transformer_;  ///< for passes of up to `reserved_` examples
   std::int64_t reserved_ = 0;
   std::optional<Groups> groups_;
   PassPiece stretch_;
+  Examples examples_;
   TrainingProgress progress_;
   std::filesystem::path checkpoint_;  ///< saved or restored last; empty if none was
   Sizes sizes_;

@@ -110,6 +110,8 @@ TEST(ClassifyProgram, LabelsTextsThatHaveNone) {
     }
     const Json one = json_of(succeed({"classify", model, "--text", "aaaa", "--json"}));
     EXPECT_EQ(one["labels"], Json::array({given["labels"][0]}));
+    const auto longer = succeed({"classify", model, "--text", "aaaabbbbc", "--json"});
+    EXPECT_THAT(longer.err, HasSubstr("of the 9 bytes of the text the model reads the first 6"));
     const std::string piped =
         Program({"classify", model, "--data", "-", "--json"}, {.in = unlabelled}).wait().out;
     EXPECT_EQ(parse_json(piped, "output"), given);

@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "apps/refusal.h"
+#include "apps/sequence_runs.h"
 #include "apps/tiny_models.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/temporary_folder.h"
+#include "linnet/dataset.h"
 #include "linnet/model.h"
 
 namespace linnet {
@@ -301,6 +304,33 @@ TEST(Embed, RowsOfADecoderSeeWhatStandsBeforeThem) {
   for (std::int64_t t = 0; t < length; ++t)
     for (std::int64_t k = 0; k < width; ++k)
       ASSERT_NEAR(after.view<float>()(0, t, k), expected.view<float>()(0, t, k), 1e-5) << t;
+}
+
+TEST(Embed, RowsOfRealNumbersAreThoseOfTheLibrary) {
+  const TemporaryFolder folder;
+  std::string csv = "load,wind\n";
+  for (int i = 0; i < 60; ++i) csv += fmt::format("{},{}\n", i % 7, 50 + i % 5);
+  const std::string data = folder.file("series.csv", csv), run = folder / "run",
+                    config = folder.file("series.toml", "[data]\nkind = \"series\"\nlength = 6\n"),
+                    out = folder / "rows.safetensors";
+  succeed(joined(joined({"train", config, "--data", data, "--out", run}, tiny), {"training.steps=2"}));
+  succeed({"embed", run, "--split", "training", "--examples", "4", "--per-token", "--out", out});
+  const Tensor rows = Safetensors::read(out).tensor("embeddings");
+  const auto model = Model::load(run);
+  ASSERT_EQ(rows.shape(), (Shape{4, 6, model->config().width}));
+  const auto examples = open_dataset({.kind = "series", .path = data, .length = 6}, Split::training);
+  Context context(1);
+  for (std::int64_t i = 0; i < 4; ++i) {
+    std::vector<float> values(12), targets(12);
+    examples->read_values(i * examples->size() / 4, values, targets);
+    std::shift_right(values.begin(), values.end(), 2);
+    values[0] = values[1] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<std::int32_t> tokens = {model->config().first_input(-1), -1, -1, -1, -1, -1};
+    const Tensor expected = model->hidden(context, {.length = 6, .tokens = tokens, .values = values});
+    for (std::int64_t t = 0; t < 6; ++t)
+      for (std::int64_t k = 0; k < model->config().width; ++k)
+        ASSERT_NEAR(rows.view<float>()(i, t, k), expected.view<float>()(0, t, k), 1e-5) << i << ", " << t;
+  }
 }
 
 TEST(Embed, LabelsStandBesideTheEmbeddings) {

@@ -5,11 +5,10 @@
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
 
-#include "linnet/error.h"
+#include "support/errors.h"
 
 namespace linnet {
 
@@ -46,17 +45,5 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// What the Error of `action` says; fails the test when there is none.
-template <class E = Error>
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "expected an error, got none";
-  return {};
-}
 
 }  // namespace linnet

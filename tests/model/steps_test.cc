@@ -537,6 +537,35 @@ TEST(Steps, RecurrentFormGivesTheHiddenRowsOfTheParallelOne) {
   }
 }
 
+TEST(Steps, HiddenRowsAreThoseOfTheReference) {
+  for (const Case& test : cases()) {
+    SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
+    const ModelConfig config = config_of(test);
+    const auto model = random_model(config, seed);
+    reference::Steps steps = random_steps(config, 3, 6);
+    const std::vector<std::int64_t> known = {6, 1, 4};
+    // What stands in the padding does not matter.
+    for (std::int64_t b = 0; b < 3; ++b)
+      for (std::int64_t i = known[static_cast<std::size_t>(b)]; i < 6; ++i) {
+        const auto row = static_cast<std::size_t>(b * 6 + i);
+        for (std::size_t f = 0; f < steps.ids.size() / 18; ++f)
+          steps.ids[row * (steps.ids.size() / 18) + f] = 99;
+      }
+    const Tensor rows = model->hidden(
+        any_context(),
+        {.batch = 3, .length = 6, .tokens = steps.ids, .values = steps.values, .key_lengths = known});
+    ASSERT_EQ(rows.size(), 18 * config.width);
+    for (std::int64_t b = 0; b < 3; ++b) {
+      const std::int64_t here = known[static_cast<std::size_t>(b)];
+      const float* const begin = rows.view<float>().at(b);
+      const reference::Matrix expected =
+          reference::hidden_rows(config, by_name(*model), entry_of(steps, b, here));
+      EXPECT_LT(relative_error(std::vector<float>(begin, begin + here * config.width), expected.values),
+                1e-5);
+    }
+  }
+}
+
 TEST(Steps, ConfigurationsThatDoNotGoTogetherAreRefused) {
   const auto refused = [](const std::function<void(ModelConfig&)>& change, const std::string& part) {
     ModelConfig config = tiny_config();

@@ -213,6 +213,21 @@ TEST(RunConfig, TestFilesAreThoseOfTheFolderOrAllOfThePath) {
   EXPECT_EQ(data.path, "");
 }
 
+TEST(ChosenColumns, KeepTheNamesOfTheModelWhereTheyAreItsOwn) {
+  DataOptions data;
+  data.column_names = {"load", "wind"};
+  data.statistics = ColumnStatistics{{1, 2}, {3, 4}};
+  for (const char* own : {"load,wind", " wind, load"}) {
+    choose_columns(data, own);
+    EXPECT_EQ(data.columns, own);
+    EXPECT_EQ(data.column_names.size(), 2u) << own;
+    EXPECT_TRUE(data.statistics.has_value()) << own;
+  }
+  choose_columns(data, "load,sun");
+  EXPECT_TRUE(data.column_names.empty());
+  EXPECT_FALSE(data.statistics.has_value());
+}
+
 TEST(RunConfig, AModelOfPairsReadsTextAsPairs) {
   const Folder folder;
   write_file_atomically(folder / "pairs.tsv", "a\tb\n");
