@@ -46,7 +46,7 @@ function(linnet_module name)
     target_compile_options(linnet_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   # Half of the time that a small file takes to compile goes into these headers. Every file still includes what it
-  # uses: the presets of sanitizers compile without this.
+  # uses: the presets asan, tsan and fuzz compile without this.
   if(TARGET linnet_precompiled)
     target_precompile_headers(linnet_${name} REUSE_FROM linnet_precompiled)
   else()

@@ -83,6 +83,9 @@ fs::path find_config(const std::string& file_or_name) {
     fail<UsageError>("config", "expected a TOML file, got {}, {}", file_or_name,
                      fs::exists(file) ? "which is none" : "which does not exist");
   const std::vector<std::string> shipped = shipped_configs();
+  if (shipped.empty())
+    fail<UsageError>("config", "expected a TOML file, got {}; the shipped configurations are not in {}",
+                     file_or_name, shipped_folder().string());
   const std::string nearest = nearest_name(file_or_name, shipped);
   fail<UsageError>("config", "expected a TOML file or one of the shipped configurations ({}), got {}{}",
                    fmt::join(shipped, ", "), file_or_name,

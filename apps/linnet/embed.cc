@@ -67,8 +67,10 @@ void run(const Arguments& arguments) {
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
   const ModelConfig& config = model->config();
   if (config.has_encoder()) check_one_token("embed", config);
-  DataOptions source =
-      data_of("embed", config, {arguments.model, arguments.data, arguments.data_kind, arguments.split});
+  GivenData given{arguments.model, arguments.data, arguments.data_kind, arguments.split};
+  // Embeddings are of the inputs: what the outputs are does not matter.
+  if (config.objective == Objective::same_step) given.target = arguments.data;
+  DataOptions source = data_of("embed", config, given);
   source.labels = true;  // written for models without classes too
   const std::unique_ptr<const Dataset> data = open_dataset(source, split_named(arguments.split));
   const Dataset& dataset = *data;

@@ -192,7 +192,8 @@ Json time_summary(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   return {{"median", 1e3 * quantile(seconds, 0.5)},
           {"min", 1e3 * seconds.front()},
-          {"max", 1e3 * seconds.back()}};
+          {"max", 1e3 * seconds.back()},
+          {"count", seconds.size()}};
 }
 
 }  // namespace linnet

@@ -60,7 +60,8 @@ void print_table(const Json& rows, const std::vector<std::string>& keys);
 /// that file is standard output, so that nothing follows its contents. `text` ends with a newline.
 void print_summary(const std::string& out, const std::string& text);
 
-/// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds.
+/// Median, least and most of durations in seconds, as {"median", "min", "max"} in milliseconds, and their
+/// "count".
 Json time_summary(std::vector<double> seconds);
 
 }  // namespace linnet

@@ -123,7 +123,7 @@ struct Batch {
 };
 
 /// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller
-/// gives the data. `train` is a loop around it that reads a Dataset and writes files. Used by one thread at a
+/// gives the data. `train` is a loop around it that evaluates and writes files. Used by one thread at a
 /// time. A trainer that was moved from may be assigned to and destroyed.
 class LINNET_API Trainer {
  public:
@@ -131,10 +131,10 @@ class LINNET_API Trainer {
   /// decides. `initial` must have the same parameters as `config` describes; it may differ in other things,
   /// such as dropout. `feature_map` is one of your own that config.attention.linear.feature_map names;
   /// without it that of `initial` is used, or a built-in one. The context is used by every update and must
-  /// stay where it is as long as the trainer lives. Of the options, those that decide updates are used: batch
-  /// and the intervals at which `train` reports, evaluates and saves are not, but `restore` refuses another
-  /// batch than that of the checkpoint. Throws UsageError for invalid options, configurations and `initial`,
-  /// and for weights that are not f32.
+  /// stay where it is as long as the trainer lives. Of the options, those that decide updates are used: the
+  /// intervals at which `train` reports, evaluates and saves are not, and batch only where examples are taken
+  /// in order, but `restore` refuses another batch than that of the checkpoint. Throws UsageError for invalid
+  /// options, configurations and `initial`, and for weights that are not f32.
   Trainer(Context& context, const ModelConfig& config, const TrainingOptions& options,
           const std::shared_ptr<const Model>& initial = nullptr,
           std::shared_ptr<const FeatureMap> feature_map = nullptr);
@@ -148,9 +148,9 @@ class LINNET_API Trainer {
   /// target, and Error where the loss or the gradient is not finite. No update is made then.
   StepReport step(const Batch& batch);
 
-  /// One update with the next options.batch · options.accumulate examples in the order of `train`
-  /// (`shuffled_index`): such updates are those of `train`, in the same bits. Throws as above, and UsageError
-  /// for data that `train` refuses.
+  /// One update with options.batch · options.accumulate examples in the order of `train` (`shuffled_index`):
+  /// update n takes the n-th so many, whatever the updates before took. All updates so are those of `train`,
+  /// in the same bits. Throws as above, and UsageError for data that `train` refuses.
   StepReport step(const Dataset& dataset);
 
   /// One update with the examples of these indices, laid out as `train` lays them out. What is drawn for
@@ -183,9 +183,8 @@ class LINNET_API Trainer {
   /// from its dataset. Throws UsageError for names of another number of labels.
   void set_assets(ModelAssets assets);
 
-  /// Both as `train` takes them from its training data: the scale, unless the trainer began from an initial
-  /// model, which keeps its own, and the assets. Throws as these do, and UsageError for data that do not fit
-  /// the model.
+  /// Both as `train` takes them from its training data: the assets, and the scale, unless an initial model or
+  /// a checkpoint has one. Throws as these do, and UsageError for data that do not fit the model.
   void set_data(const Dataset& dataset);
 
   /// A copy of the model as it is now; later updates do not change it.

@@ -246,7 +246,7 @@ class Dataset:
 
         Parameters
         ----------
-        indices : sequence of int, or array [len(self)] of bool
+        indices : sequence of int, or [len(self)] of bool
             Which ones, in their order; an index may occur several times, and negative ones count from the end. Statistics, names and
             the tokenizer are those of the whole.
 
@@ -260,6 +260,8 @@ class Dataset:
     def _indices_of(self, operation: str, indices: Any) -> np.ndarray:
         """int64, 0 ... len(self) - 1."""
         size = len(self)
+        if isinstance(indices, (list, tuple)) and indices and all(isinstance(index, (bool, np.bool_)) for index in indices):
+            indices = np.array(indices)
         if isinstance(indices, np.ndarray) and indices.dtype == np.bool_:
             if indices.shape != (size,):
                 raise _core.UsageError(f"[{operation}] expected {size} truth values, got {list(indices.shape)}")

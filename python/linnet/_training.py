@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from ._configuration import assignments_of, check_described, configuration, json
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
-from ._table import csv_of, is_table
+from ._table import Table, csv_of, is_table
 from ._types import Config, Integers, Numbers, Path, Settings
 
 _CALLBACKS = ("on_step", "on_evaluation", "on_sample", "on_message", "should_stop")
@@ -84,6 +85,7 @@ class _Curves:
     def __init__(self, callbacks):
         self.callbacks = callbacks
         self.reports, self.evaluations = [], []
+        self.last_evaluation: dict[str, Any] | None = None
 
     def on_step(self, report):
         self.reports.append(report)
@@ -92,6 +94,7 @@ class _Curves:
 
     def on_evaluation(self, step, evaluation):
         self.evaluations.append((step, evaluation["bits"]))
+        self.last_evaluation = evaluation
         if "on_evaluation" in self.callbacks:
             self.callbacks["on_evaluation"](step, evaluation)
 
@@ -230,7 +233,7 @@ def train(
         Where the loss is no longer finite, or files cannot be written.
     KeyboardInterrupt
         After Ctrl-C, which saves a checkpoint first. Its attribute `training` is what was trained until then, as this function
-        returns it.
+        returns it; None before the first checkpoint.
     """
     import tempfile  # takes its time
 
@@ -249,10 +252,24 @@ def train(
             with context_for_callbacks(context) as own:
                 done = _core.train(own, text, training, held_out, folder, bool(resume), start, curves.functions())
         except KeyboardInterrupt as stopped:
-            if curves.reports:
-                setattr(stopped, "training", _training_in(folder, out is None, curves, step=curves.reports[-1]["step"], finished=False))
+            setattr(stopped, "training", _stopped_in(folder, out is None, curves))
             raise
         return _training_in(folder, out is None, curves, **done)
+
+
+def _stopped_in(folder: str, temporary: bool, curves: _Curves) -> Training | None:
+    """What was trained in this folder until a callback or a signal has ended it; None where there was nothing yet."""
+    try:
+        steps = [int(name) for name in os.listdir(os.path.join(folder, "checkpoints")) if name.isdigit()]
+        best: dict[str, Any] = {}
+        place = os.path.join(folder, "best", "evaluation.json")
+        if os.path.exists(place):
+            with open(place, encoding="utf-8") as file:
+                read = json.load(file)
+            best = {"best_step": read["step"], "best_bits": read["validation_bits"]}
+        return _training_in(folder, temporary, curves, step=max(steps), finished=False, evaluation=curves.last_evaluation, **best)
+    except (_core.Error, OSError, ValueError, KeyError):
+        return None
 
 
 def _training_in(folder: str, temporary: bool, curves: _Curves, **done: Any) -> Training:
@@ -330,7 +347,7 @@ class Trainer:
     ----------
     config : mapping, path or str
         As in `linnet.train`; without data as in `linnet.random_model`.
-    data : linnet.Dataset, array or (tokens, labels) as in `linnet.train`, optional
+    data : as in `linnet.train`, optional
         The training data. They decide what the configuration leaves open (length, vocabulary, classes, picture size), the scale of
         real numbers, unless an initial model has one, and what the model keeps for later: names of labels and columns, the tokenizer.
     settings : mapping, optional
@@ -343,24 +360,28 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        data: Data | None = None,
+        data: Data | Path | Table | None = None,
         *,
         settings: Settings | None = None,
         initial: Model | None = None,
         threads: int = 0,
     ):
         tables = configuration(config, settings)
-        self._data = None if data is None else dataset_of("trainer", data)
-        if self._data is None:
+        self._data: Dataset | None = None
+        if data is None:
             check_described("trainer", tables)
+        elif _is_opened(tables, data):
+            self._data = Dataset._of(_data_of(tables, data, None)[0])
         else:
             _check_data_keys("trainer", tables, settings)
+            self._data = dataset_of("trainer", data, or_path=True)
         self._core = _core.Trainer(
             json_of(tables),
             threads_of("trainer", threads),
             _model_of("trainer", initial),
             None if self._data is None else self._data._core,
         )
+        self._objective = self.config["model"]["objective"]
 
     def __repr__(self) -> str:
         return f"<linnet.Trainer: {self.steps} updates>"
@@ -397,8 +418,10 @@ class Trainer:
         dict
             step, bits, smoothed_bits, gradient_norm, learning_rate and tokens_per_second.
         """
-        if self._core.masked:
-            raise _core.UsageError("[step] expected step_with_targets for a masked model, got step")
+        if self._objective != "next-token":
+            raise _core.UsageError(
+                f"[step] expected step_with_targets or step_examples for a model of the objective {self._objective}, got step"
+            )
         targets = np.array(integers_of("step", "tokens", tokens, np.int32), np.int32)
         if targets.ndim != 2 or targets.size == 0:
             raise _core.UsageError(f"[step] expected tokens [examples, length], neither of them 0, got {list(targets.shape)}")
@@ -420,15 +443,15 @@ class Trainer:
             inputs[padding] = 0
         return self._step(inputs=inputs, targets=targets, key_lengths=lengths)
 
-    def step_examples(self, indices: Integers | None = None, data: Dataset | None = None) -> dict[str, Any]:
+    def step_examples(self, indices: Integers | None = None, *, data: Dataset | None = None) -> dict[str, Any]:
         """One update with examples of a data set, for models of every kind: of tokens, of real numbers, masked, of labels, with
         sources.
 
         Parameters
         ----------
-        indices : sequence of int, optional
-            Which examples; negative ones count from the end. Without it the next training.batch * training.accumulate ones in the
-            order of `linnet.train`: such updates are those of `linnet.train`, in the same bits.
+        indices : as in `Dataset.select`, optional
+            Which examples. Without it update n takes the n-th training.batch * training.accumulate ones in the order of
+            `linnet.train`, whatever the updates before took; all updates so are those of `linnet.train`, in the same bits.
         data : linnet.Dataset, optional
             In place of the data that the trainer was made with.
 
@@ -537,9 +560,17 @@ class Trainer:
                 raise _core.UsageError(
                     f"[step] expected {name} of {list(parts[steps[0]].shape[:2])} steps, as of {steps[0]}, got {list(parts[name].shape[:2])}"
                 )
-        if "source" in parts and parts["source"].ndim != 2:
-            raise _core.UsageError(f"[step] expected source [examples, source length], got {list(parts['source'].shape)}")
-        return parts[steps[0]].shape[:2]
+        examples, length = parts[steps[0]].shape[:2]
+        for name, shape in (
+            ("positions", f"[{examples}, {length}]"),
+            ("source", f"[{examples}, source length]"),
+            ("labels", f"[{examples}]"),
+            ("key_lengths", f"[{examples}]"),
+            ("source_lengths", f"[{examples}]"),
+        ):
+            if name in parts and (parts[name].ndim != shape.count(",") + 1 or len(parts[name]) != examples):
+                raise _core.UsageError(f"[step] expected {name} {shape}, got {list(parts[name].shape)}")
+        return examples, length
 
     def save(self, folder: Path) -> None:
         """Writes a checkpoint, from which `restore` continues with the same bits."""

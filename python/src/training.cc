@@ -222,7 +222,6 @@ void bind_training(nb::module_& module) {
                      const Computing turn(self.mutex);
                      return self.trainer.steps();
                    })
-      .def_prop_ro("masked", [](const TrainerObject& self) { return self.model.masked(); })
       .def_prop_ro("config", [](const TrainerObject& self) { return RunConfig(self.model).json(); })
       .def(
           "first_input",

@@ -7,6 +7,7 @@ from support import REPOSITORY, counting, tiny, uniform
 
 import linnet
 
+READER = {"model.encoder_layers": 1, "model.source_length": 7, "model.source_vocabulary": 5}
 Q = uniform(1, 2, 6, 3, 4)
 SENTENCE = r"^\[[a-zA-Z_ .]+\] (.+: )?(expected .+, got .+|cannot read .+)"
 
@@ -443,6 +444,18 @@ TRAINING = {
     "an update's values": (
         lambda: linnet.Trainer(tiny()).step_with_targets(TOKENS, TOKENS, values=np.zeros((10, 3, 1))),
         "values of [10, ",
+    ),
+    "an update's sources": (
+        lambda: linnet.Trainer(linnet.configuration(tiny(), READER)).step_with_targets(TOKENS, TOKENS, source=np.ones((5, 6), int)),
+        "source [10, source length], got [5, 6]",
+    ),
+    "an update's labels": (
+        lambda: linnet.Trainer(tiny()).step_with_targets(TOKENS, TOKENS, labels=np.zeros((2, 5), int)),
+        "labels [10], got [2, 5]",
+    ),
+    "a step of a classifier": (
+        lambda: linnet.Trainer(tiny(model__objective="classify", model__classes=2)).step(TOKENS),
+        "step_examples for a model of the objective classify",
     ),
     "no selection": (lambda: linnet.Dataset(TOKENS).select([]), "at least 1 index"),
     "a selection beyond": (lambda: linnet.Dataset(TOKENS).select([0, -11]), "indices in -10 ... 9, got -11 ... 0"),

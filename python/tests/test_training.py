@@ -297,11 +297,31 @@ def test_a_trainer_takes_examples_that_are_chosen():
     config, data = data_of("numbers")
     one, other = linnet.Trainer(config, data), linnet.Trainer(config, data)
     first = one.step_examples([3, -1, 3])
-    again = other.step_examples([1, 0, 1], data.select([29, 3]))
+    again = other.step_examples([1, 0, 1], data=data.select([29, 3]))
     assert first["bits"] == again["bits"] and first["gradient_norm"] == again["gradient_norm"]
     part = data[10:20]
     assert len(part) == 10 and np.array_equal(part.values(2), data.values(12))
     assert one.step_examples(data=part)["step"] == 2
+
+
+def test_a_trainer_takes_what_train_takes(tmp_path):
+    """Rows of a series and files, with what was trained until Ctrl-C as train returns it."""
+    rows = np.random.default_rng(3).normal(5, 2, (120, 2))
+    settings = {"data.length": 2, "data.split": "0.6,0.8", "data.patch": 4, "data.horizon": 4}
+    settings |= {"training.steps": 4, "training.batch": 2, "training.evaluate_every": 2, "model.layers": 1}
+    whole = linnet.train("series", rows, settings=settings)
+    trainer = linnet.Trainer("series", rows, settings=settings)
+    assert [trainer.step_examples()["bits"] for _ in range(4)] == whole.bits.tolist()
+
+    def stop(report):
+        if report["step"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        linnet.train("series", rows, settings=settings, callbacks={"on_step": stop}, out=tmp_path / "run")
+    stopped = raised.value.training
+    assert stopped.best_step == 2 and stopped.best_bits == stopped.evaluation["bits"] == whole.evaluation_bits[0]
+    assert stopped.best_model is not None and stopped.model.columns == whole.model.columns
 
 
 def test_a_trainer_takes_inputs_of_real_numbers():
@@ -332,6 +352,7 @@ def test_a_trainer_takes_labels_and_sources():
 def test_examples_are_selected():
     tokens = counting(30, 24, 11)
     data = linnet.Dataset(tokens, np.arange(30) % 3)
+    assert len(data.select([True] + [False] * 28 + [True])) == 2
     chosen = data.select([5, -1, 5])
     assert len(chosen) == 3 and chosen.classes == 3 and chosen.vocabulary == 11
     assert np.array_equal(chosen[1], tokens[29]) and chosen.label(1) == 2 and np.array_equal(chosen[0], chosen[2])
@@ -487,6 +508,7 @@ def test_an_exception_of_a_callback_leaves_a_checkpoint(tmp_path):
         linnet.train(tiny(training__steps=5), counting(30, 24, 11), callbacks={"on_step": stop})
     for stopped in (raised, of_no_folder):
         until_then = stopped.value.training
+        assert (until_then.evaluation is None) == (until_then.best_step is None)
         assert until_then.step == 3 and not until_then.finished and np.array_equal(until_then.bits, whole.bits[:3])
         assert np.array_equal(until_then.model.logits([1, 2, 3]), linnet.load(tmp_path / "run").logits([1, 2, 3]))
     rest = linnet.train(tiny(training__steps=5), counting(30, 24, 11), out=tmp_path / "run", resume=True)

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/lists.h"
 #include "data/files.h"
+#include "data/selection.h"
 #include "io/file.h"
 
 namespace linnet {
@@ -132,9 +133,9 @@ std::unique_ptr<Dataset> sequence_pieces(std::vector<Sequence> sequences, std::i
 }
 
 std::optional<std::int64_t> sequence_of(const Dataset& dataset, std::int64_t index) {
-  const auto* const pieces = dynamic_cast<const PieceDataset*>(&dataset);
+  const auto* const pieces = opened_as<PieceDataset>(dataset);
   if (pieces == nullptr) return std::nullopt;
-  return pieces->number(index);
+  return pieces->number(index_in_whole(dataset, index));
 }
 
 Datasets open_fasta(const DataOptions& options, const Parts& parts) {

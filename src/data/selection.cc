@@ -14,7 +14,13 @@ class Selection final : public PictureDataset {
   Selection(std::shared_ptr<const Dataset> whole, std::vector<std::int64_t> indices)
       : whole_(std::move(whole)), indices_(std::move(indices)) {}
 
-  const Dataset& whole() const { return *whole_; }
+  const std::shared_ptr<const Dataset>& whole() const { return whole_; }
+
+  /// Of an example, in the whole.
+  std::int64_t of(std::int64_t index) const {
+    assert(index >= 0 && index < size());
+    return indices_[static_cast<std::size_t>(index)];
+  }
 
   std::int64_t size() const override { return std::ssize(indices_); }
   ImageShape image() const override { return image_shape(*whole_); }
@@ -54,12 +60,7 @@ class Selection final : public PictureDataset {
   std::int64_t first_column(std::int64_t index) const override { return whole_->first_column(of(index)); }
 
  private:
-  std::int64_t of(std::int64_t index) const {
-    assert(index >= 0 && index < size());
-    return indices_[static_cast<std::size_t>(index)];
-  }
-
-  std::shared_ptr<const Dataset> whole_;
+  std::shared_ptr<const Dataset> whole_;  ///< no selection
   std::vector<std::int64_t> indices_;
 };
 
@@ -67,7 +68,12 @@ class Selection final : public PictureDataset {
 
 const Dataset& whole_of(const Dataset& dataset) {
   const auto* const selection = dynamic_cast<const Selection*>(&dataset);
-  return selection == nullptr ? dataset : whole_of(selection->whole());
+  return selection == nullptr ? dataset : *selection->whole();
+}
+
+std::int64_t index_in_whole(const Dataset& dataset, std::int64_t index) {
+  const auto* const selection = dynamic_cast<const Selection*>(&dataset);
+  return selection == nullptr ? index : selection->of(index);
 }
 
 std::shared_ptr<const Dataset> select_examples(std::shared_ptr<const Dataset> dataset,
@@ -76,6 +82,10 @@ std::shared_ptr<const Dataset> select_examples(std::shared_ptr<const Dataset> da
   for (const std::int64_t index : indices)
     if (index < 0 || index >= dataset->size())
       fail<UsageError>("dataset", "expected indices in 0 … {}, got {}", dataset->size() - 1, index);
+  if (const auto* const selection = dynamic_cast<const Selection*>(dataset.get())) {
+    for (std::int64_t& index : indices) index = selection->of(index);
+    dataset = std::shared_ptr<const Dataset>(selection->whole());
+  }
   return std::make_shared<Selection>(std::move(dataset), std::move(indices));
 }
 

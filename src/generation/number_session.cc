@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -371,11 +370,11 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
   const std::size_t states = past.size() - numbers * sizeof(float);
   impl_->side.restore(0, past.first(states), snapshot.position);
   impl_->state.copy(stream, impl_->side, 0);
-  const std::byte* next = past.data() + states;
+  std::span<const std::byte> rest = past.subspan(states);
   for (const View<float>& each : kept) {
-    const std::size_t bytes = static_cast<std::size_t>(each.size()) * sizeof(float);
-    std::memcpy(each.data(), next, bytes);
-    next += bytes;
+    const auto to = std::as_writable_bytes(std::span(each.data(), static_cast<std::size_t>(each.size())));
+    std::ranges::copy(rest.first(to.size()), to.begin());
+    rest = rest.subspan(to.size());
   }
   chosen = {.first_input = snapshot.next_input,
             .shifted = shifted,

@@ -289,7 +289,7 @@ void Trainer::Impl::set_assets(ModelAssets assets) {
 }
 
 void Trainer::Impl::set_scale_of(const Dataset& dataset) {
-  if (adapted_ || config_.columns == 0) return;
+  if (adapted_ || steps() > 0 || config_.columns == 0) return;
   set_columns(dataset.column_statistics(),
               config_.target_count() > 0 ? dataset.target_statistics() : ColumnStatistics());
 }

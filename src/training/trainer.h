@@ -38,7 +38,7 @@ class LINNET_HIDDEN Trainer::Impl {
 
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   void set_assets(ModelAssets assets);
-  /// The scale of real numbers in the training data, unless the trainer began from a model.
+  /// The scale of real numbers in the training data, unless there is one from a model or a checkpoint.
   void set_scale_of(const Dataset& dataset);
   void set_assets_of(const Dataset& dataset);
   void set_data(const Dataset& dataset);

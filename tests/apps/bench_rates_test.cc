@@ -136,9 +136,33 @@ TEST(Bench, GeneratePlotsAgainstThePosition) {
   for (const Json& row : rows) bytes[row["family"]].insert(row["state_bytes_per_stream"].get<std::int64_t>());
   EXPECT_EQ(bytes["linear"].size(), 1u);
   EXPECT_EQ(bytes["softmax"].size(), 3u);
+  for (const Json& row : rows)
+    if (row["family"] == "softmax") {
+      EXPECT_EQ(row["state_bytes_per_stream"],
+                row["position"].get<std::int64_t>() * *bytes["softmax"].begin() / 8);
+    }
   const std::string svg = read_file(plot);
   EXPECT_THAT(svg, StartsWith("<svg"));
   EXPECT_THAT(svg, HasSubstr("softmax with cache"));
+}
+
+TEST(Bench, ASignalEndsItBehindTheRowThatIsMeasured) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const TemporaryFolder folder;
+    const std::string notes = folder.file("notes", "");
+    Program program({"bench", "attention", "--family", "linear", "--length", "16:4096", "--pass", "forward",
+                     "--seconds", "0.3", "--threads", "1", "--json"},
+                    {.err = notes});
+    while (lines_of(read_file(notes)).size() < 2 && !program.has_ended())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.send(signal);
+    const Ended ended = program.wait();
+    EXPECT_EQ(ended.signal, signal);
+    const Json rows = parse_json(ended.out, "output");
+    EXPECT_GE(rows.size(), 2u);
+    EXPECT_LT(rows.size(), 9u);
+    EXPECT_THAT(read_file(notes), HasSubstr("stopping after this row"));
+  }
 }
 
 /// Of all rows: repeated so often, with spreads of what was measured alone.

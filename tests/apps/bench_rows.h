@@ -25,7 +25,7 @@ inline void expect_common_fields(const Json& row, const std::string& bench, int 
   EXPECT_GT(row["peak_memory_bytes"].get<std::int64_t>(), 1 << 20);
   EXPECT_THAT(keys_of(row["ceiling"]),
               testing::UnorderedElementsAreArray({"dtype", "gemm_gflops", "copy_gbs"}));
-  EXPECT_THAT(keys_of(row["time_ms"]), testing::UnorderedElementsAreArray({"median", "min", "max"}));
+  EXPECT_THAT(keys_of(row["time_ms"]), testing::UnorderedElementsAreArray({"median", "min", "max", "count"}));
   EXPECT_GT(row["ceiling"]["gemm_gflops"].get<double>(), 0);
   EXPECT_GT(row["time_ms"]["min"].get<double>(), 0);
   EXPECT_LE(row["time_ms"]["min"], row["time_ms"]["median"]);

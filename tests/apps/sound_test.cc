@@ -15,6 +15,7 @@
 #include "apps/sequence_runs.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "io/safetensors.h"
 #include "io/temporary_folder.h"
 #include "linnet/generation.h"
 
@@ -68,8 +69,9 @@ TEST_F(SoundFilter, IsMeasuredAgainstTheSamplesOfItsFiles) {
 
   refuses(failed, joined(command, {"--target", band("clean")}), {"number of frames", "8000", "24000"});
   refuses(usage, command, {"target"});
-  refuses(usage, {"embed", path("filter"), "--data", band("noisy"), "--out", path("x")},
-          {"one token per step"});
+  succeed(
+      {"embed", path("filter"), "--data", band("noisy"), "--per-token", "--out", path("rows.safetensors")});
+  EXPECT_EQ(Safetensors::read(path("rows.safetensors")).shape("embeddings").size(), 3u);
   refuses(usage, {"approximate", "--model", path("filter"), "--data", band("noisy")},
           {"the data of the run"});
   refuses(usage, {"generate", path("filter"), "--prompt-file", band("clean"), "--out", path("next.wav")},

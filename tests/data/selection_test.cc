@@ -39,12 +39,14 @@ TEST(Selection, HasTheExamplesOfItsIndicesInTheirOrder) {
   const auto again = select_examples(selected, {3, 1});
   EXPECT_EQ(tokens_of(*again, 0), tokens_of(*whole, 5));
   EXPECT_EQ(&whole_of(*again), whole.get());
+  EXPECT_EQ(index_in_whole(*again, 1), 0);
 }
 
 TEST(Selection, OfFilesKeepsHowTheyWereRead) {
   const TemporaryFolder folder;
   std::string csv = "date,load,wind\n";
-  for (int i = 0; i < 60; ++i) csv += std::to_string(i) + "," + std::to_string(i % 7) + ",2." + std::to_string(i % 5) + "\n";
+  for (int i = 0; i < 60; ++i)
+    csv += std::to_string(i) + "," + std::to_string(i % 7) + ",2." + std::to_string(i % 5) + "\n";
   const std::shared_ptr<const Dataset> whole = open_dataset({.kind = "series",
                                                              .path = folder.file("series.csv", csv).string(),
                                                              .length = 4,

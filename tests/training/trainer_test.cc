@@ -251,6 +251,34 @@ TEST(Trainer, KeepsTheScaleOfAnInitialModel) {
   EXPECT_NE(values_of(fresh), values_of(first));
 }
 
+TEST(Trainer, KeepsTheScaleOfACheckpoint) {
+  const NumberRows numbers, wider(10);
+  const ModelConfig config = of_numbers(trained_config());
+  Trainer first(any_context(), config, tiny_options()), next(any_context(), config, tiny_options());
+  first.set_data(numbers);
+  first.step(numbers);
+  Folder folder;
+  first.save(folder / "checkpoint");
+  next.restore(folder / "checkpoint");
+  next.set_data(wider);
+  EXPECT_EQ(values_of(next), values_of(first));
+}
+
+TEST(Trainer, TakesBatchesInOrderWhateverOthersTook) {
+  Trainer mixed(any_context(), trained_config(), tiny_options()),
+      chosen(any_context(), trained_config(), tiny_options());
+  const std::vector<std::int64_t> one = {3};
+  std::vector<std::int64_t> second;
+  for (std::int64_t i = 6; i < 12; ++i)
+    second.push_back(
+        shuffled_index(static_cast<std::uint64_t>(tiny_options().seed), i, training_set().size()));
+  mixed.step(training_set(), one);
+  mixed.step(training_set());
+  chosen.step(training_set(), one);
+  chosen.step(training_set(), second);
+  EXPECT_EQ(values_of(mixed), values_of(chosen));
+}
+
 TEST(Trainer, RefusesExamplesThatItCannotTake) {
   Trainer trainer(any_context(), trained_config(), tiny_options());
   const std::vector<std::int64_t> none, beyond = {0, 17}, before = {-1};

@@ -201,7 +201,7 @@ void print_rows(const Json& rows) {
   print_ceilings(rows);
   Json parallel = Json::array(), steps = Json::array();
   for (const Json& row : rows) (row["pass"] == "step" ? steps : parallel).push_back(row);
-  for (Json& row : parallel) row["working"] = bytes_text(row["working_memory_bytes"].get<double>());
+  for (Json& row : parallel) row["working_memory"] = bytes_text(row["working_memory_bytes"].get<double>());
   if (std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["dtype"] == "bf16"; }))
     fmt::print("Products of bf16 rows sum in f32, and are compared with the f32 ceiling.\n\n");
   if (!parallel.empty()) {
@@ -209,7 +209,7 @@ void print_rows(const Json& rows) {
                 columns_with_spread(parallel,
                                     {"threads", "family", "feature_map", "mask", "dtype", "pass", "batch",
                                      "length", "heads", "head_dim", "time_ms.median", "tokens_per_second",
-                                     "gflops", "floor_ms", "times_floor", "working"},
+                                     "gflops", "floor_ms", "times_floor", "working_memory"},
                                     "times_floor"));
     print_costs(parallel);
   }
@@ -255,6 +255,7 @@ void run(const Arguments& arguments) {
     ceiling(context);
     Patience patience(arguments.longest);
     const auto measure = [&](const AttentionRow& row) {
+      leave_where_stopped();
       print_note(description(row));
       rows.push_back(measure_attention(context, row, arguments.bench.seconds));
       patience.learn(row, 1e-3 * rows.back()["time_ms"]["median"].get<double>());
@@ -274,6 +275,7 @@ void run(const Arguments& arguments) {
     print_json(rows);
   else
     print_rows(rows);
+  end_where_stopped();
   if (arguments.plot.empty()) return;
   if (!arguments.bench.json) fmt::print("\n");
   for (const std::string& sentence : plot_scaling(rows, arguments.plot))

@@ -49,7 +49,20 @@ double pairs_of(const AttentionRow& row) {
 }
 
 double least_flops(const AttentionRow& row) {
-  const AttentionCost cost = least_cost(attention_of(row), sizes_of(row), pairs_of(row));
+  const AttentionOptions options = attention_of(row);
+  AttentionCost cost = least_cost(options, sizes_of(row), pairs_of(row));
+  if (options.family == Family::linear) {
+    // Where queries see few keys, multiplying features pair by pair takes less than the sums of values do.
+    const std::int64_t features = options.linear.feature_map->features(row.head_dim);
+    const double pairs =
+        row.mask == "boolean"
+            ? pairs_of(row)
+            : all_pairs(options, bench_mask(row.mask, row.mask_sizes, row.length), row.length);
+    const AttentionCost paired = cost_of_pairs(options, {row.length, features, row.value_dim}, pairs),
+                        of_map = least_cost(options, {row.length, row.head_dim, 0}, 0);
+    cost = {std::min(cost.forward, of_map.forward + paired.forward),
+            std::min(cost.training, of_map.training + paired.training)};
+  }
   return static_cast<double>(row.batch * row.heads) * (row.pass == "training" ? cost.training : cost.forward);
 }
 

@@ -2,11 +2,15 @@
 
 #include <fmt/core.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <map>
+#include <string_view>
 
 #include "base/fail.h"
 #include "base/quantile.h"
@@ -14,6 +18,7 @@
 #include "commands.h"
 #include "kernels/dense.h"
 #include "linnet/attention.h"
+#include "linnet/context.h"
 #include "linnet/instruction_set.h"
 #include "lists.h"
 #include "report.h"
@@ -21,6 +26,33 @@
 namespace linnet {
 namespace {
 constexpr double long_call = 2;  // seconds
+
+/// The first signal that asks to stop; 0 for none.
+volatile std::sig_atomic_t stopped_by = 0;
+
+/// Thrown between two rows.
+struct Stopped {};
+
+void end_by(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+void on_stop(int signal) {
+  if (stopped_by != 0) return end_by(signal);
+  stopped_by = signal;
+  const int before = errno;
+  constexpr std::string_view note = "\nstopping after this row; the next signal ends at once\n";
+  // Should standard error be closed, the note is lost.
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, note.data(), note.size());
+  errno = before;
+}
+
+/// A program that a script starts in the background ignores SIGINT, and goes on doing so.
+void stop_on_signals() {
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, on_stop) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
 
 using Ceilings = std::map<std::pair<int, std::string>, Ceiling>;
 Ceilings& measured_ceilings() {
@@ -78,18 +110,33 @@ Option BenchOptions::add_to(Command& command) {
 
 Json BenchOptions::rows(const std::function<void(Context& context, Json& rows)>& measure) const {
   Json rows = Json::array();
+  stop_on_signals();
   for (const int count : threads.empty() ? std::vector{0} : threads) {
+    if (count > available_processors())
+      print_note(fmt::format("warning: {} threads share {} processors", count, available_processors()));
     Context context(count);
     std::vector<Json> repetitions;
-    for (std::int64_t i = 0; i < repeat; ++i) {
-      if (repeat > 1) print_note(fmt::format("repetition {} of {}", i + 1, repeat));
-      measured_ceilings().clear();
-      measure(context, repetitions.emplace_back(Json::array()));
+    try {
+      for (std::int64_t i = 0; i < repeat; ++i) {
+        if (repeat > 1) print_note(fmt::format("repetition {} of {}", i + 1, repeat));
+        measured_ceilings().clear();
+        measure(context, repetitions.emplace_back(Json::array()));
+      }
+    } catch (const Stopped&) {
+      // Rows of a repetition that is not whole count where there is no other.
+      if (repetitions.size() > 1) repetitions.pop_back();
     }
-    const Json measured = repeat > 1 ? medians_of(repetitions) : repetitions.front();
+    const Json measured = repetitions.size() > 1 ? medians_of(repetitions) : repetitions.front();
     rows.insert(rows.end(), measured.begin(), measured.end());
+    if (stopped_by != 0) break;
   }
   return rows;
+}
+
+void end_where_stopped() {
+  if (stopped_by == 0) return;
+  flush_output();
+  end_by(stopped_by);
 }
 
 Json medians_of(const std::vector<Json>& repetitions) {
@@ -136,7 +183,12 @@ Ceiling ceiling(Context& context, const std::string& dtype) {
   return place->second;
 }
 
+void leave_where_stopped() {
+  if (stopped_by != 0) throw Stopped{};
+}
+
 void begin_row(Context& context, const std::string& dtype) {
+  leave_where_stopped();
   ceiling(context, dtype);
   // What the rows before have left, in the context and in the heap, is none of this row's.
   context = Context(context.threads());

@@ -23,9 +23,14 @@ struct BenchOptions {
   Option add_to(Command& command);
 
   /// The rows that `measure` appends, for each number of threads. Repeated, it appends the same rows each
-  /// time; then these are the `medians_of` all.
+  /// time; then these are the `medians_of` all. After SIGINT or SIGTERM, the row that is measured then is the
+  /// last one; a second one ends the program at once.
   Json rows(const std::function<void(Context& context, Json& rows)>& measure) const;
 };
+
+/// To be called once the rows are printed: ends the program by the signal that stopped their measuring, if
+/// one did.
+void end_where_stopped();
 
 /// Rows that were measured several times, as one array: each number is the median of those in its place.
 /// Adds `repeats` and `spread`, which has for every real number of a row, in its place, largest less smallest
@@ -58,9 +63,12 @@ Ceiling ceiling(Context& context, const std::string& dtype = "f32");
 /// Prints the ceilings that the rows were held against, and an empty line.
 void print_ceilings(const Json& rows);
 
-/// To be called before the work of a row: measures the ceilings, which take memory of their own, and lets the
-/// peak of memory begin anew.
+/// To be called before the work of a row: as `leave_where_stopped`, measures the ceilings, which take memory
+/// of their own, and lets the peak of memory begin anew.
 void begin_row(Context& context, const std::string& dtype);
+
+/// Ends `BenchOptions::rows` where a signal asks for it.
+void leave_where_stopped();
 
 /// The fields that all rows share: bench, threads, isa, dtype, ceiling; and the peak memory since the last
 /// `begin_row`.

@@ -127,14 +127,15 @@ void run(const Arguments& arguments) {
   });
   if (arguments.bench.json) {
     print_json(rows);
-    return;
+  } else {
+    print_ceilings(rows);
+    print_table(rows, columns_with_spread(rows,
+                                          {"threads", "config", "family", "batch", "length", "dtype",
+                                           "time_ms.median", "update_ms.median", "peak_memory_bytes",
+                                           "tokens_per_second", "gflops", "fraction_of_ceiling"},
+                                          "fraction_of_ceiling"));
   }
-  print_ceilings(rows);
-  print_table(rows, columns_with_spread(rows,
-                                        {"threads", "config", "family", "batch", "length", "dtype",
-                                         "time_ms.median", "update_ms.median", "peak_memory_bytes",
-                                         "tokens_per_second", "gflops", "fraction_of_ceiling"},
-                                        "fraction_of_ceiling"));
+  end_where_stopped();
 }
 
 }  // namespace
