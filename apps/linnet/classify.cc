@@ -106,11 +106,7 @@ void run(const Arguments& arguments) {
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
     const Batch batch = examples.read(context, *data, config, here, index, {Random(0, Draw::masking), index});
     check_batch("classify", config, batch);
-    const Tensor probabilities = model->classify(context, {.batch = here,
-                                                           .length = config.length,
-                                                           .tokens = batch.inputs,
-                                                           .values = batch.values,
-                                                           .key_lengths = batch.key_lengths});
+    const Tensor probabilities = model->classify(context, steps_of(batch));
     for (std::int64_t i = 0; i < here; ++i) {
       const float* row = probabilities.view<float>().at(i);
       const auto given = std::max_element(row, row + config.classes) - row;

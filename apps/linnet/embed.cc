@@ -94,11 +94,7 @@ void run(const Arguments& arguments) {
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
     const Batch batch =
         examples.read(context, dataset, layout, here, index, {Random(0, Draw::masking), index});
-    const Tensor hidden = model->hidden(context, {.batch = here,
-                                                  .length = config.length,
-                                                  .tokens = batch.inputs,
-                                                  .values = batch.values,
-                                                  .key_lengths = batch.key_lengths});
+    const Tensor hidden = model->hidden(context, steps_of(batch));
     std::vector<std::int64_t> known(batch.key_lengths.begin(), batch.key_lengths.end());
     known.resize(static_cast<std::size_t>(here), config.length);
     const std::span<float> to =

@@ -69,10 +69,6 @@ void Progress::hint(const std::string& line) {
 
 void print_note(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 std::string duration_text(double seconds) {
   const long whole = std::lround(std::clamp(seconds, 0.0, 1e15));
   if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "io/json.h"
 
 namespace linnet {
@@ -35,8 +36,6 @@ void print_note(const std::string& line);
 
 /// The first `columns` characters of a line of UTF-8, the last of them "…" where more follow.
 std::string cut_to(const std::string& line, std::size_t columns);
-
-double seconds_since(std::chrono::steady_clock::time_point start);
 
 /// "1 h 02 min", "3 min 20 s", "4 s".
 std::string duration_text(double seconds);

@@ -61,13 +61,12 @@ def steps_of(operation: str, sizes, columns: int, tokens, values, key_lengths, l
 
 
 def _in_batch(operation: str, name: str, array: np.ndarray, each: int, named: bool = True):
+    found = list(array.shape if named else array.shape[:-1])
     if array.ndim not in (2, 3) or array.shape[-1] != each:
         last = f", {each}" if named else ""
-        found = list(array.shape if named else array.shape[:-1])
         raise _core.UsageError(f"[{operation}] expected {name} [length{last}] or [batch, length{last}], got {found}")
     if 0 in array.shape[:-1]:
-        given = list(array.shape if named else array.shape[:-1])
-        raise _core.UsageError(f"[{operation}] expected a batch and a length of at least 1, got {given}")
+        raise _core.UsageError(f"[{operation}] expected a batch and a length of at least 1, got {found}")
     batched = array.ndim == 3
     array = array if batched else array[None]
     return array, batched, array.shape[:2]

@@ -85,7 +85,6 @@ class _Curves:
     def __init__(self, callbacks):
         self.callbacks = callbacks
         self.reports, self.evaluations = [], []
-        self.last_evaluation: dict[str, Any] | None = None
 
     def on_step(self, report):
         self.reports.append(report)
@@ -93,8 +92,7 @@ class _Curves:
             self.callbacks["on_step"](report)
 
     def on_evaluation(self, step, evaluation):
-        self.evaluations.append((step, evaluation["bits"]))
-        self.last_evaluation = evaluation
+        self.evaluations.append((step, evaluation))
         if "on_evaluation" in self.callbacks:
             self.callbacks["on_evaluation"](step, evaluation)
 
@@ -156,7 +154,7 @@ def _check_data_keys(operation, tables, settings):
         warnings.warn(
             f"the configuration's data.{', data.'.join(ignored)} have no effect on examples in memory: each step is one row, and the "
             "next one is predicted",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -167,15 +165,15 @@ def _is_opened(tables, data):
     return data is None or isinstance(data, (str, os.PathLike))
 
 
-def _data_of(tables, data, validation):
+def _data_of(operation, tables, settings, data):
     """The training and the validation examples."""
     if _is_opened(tables, data):
-        source = "" if data is None or is_table(data) else folder_of("train", data)
-        contents = csv_of("train", data) if is_table(data) else None
-        training, held_out = _core.Dataset.open_for_run(json_of(tables), source, contents)
-        return training, held_out if validation is None else dataset_of("train", validation)._core
-    training = dataset_of("train", data, or_path=True)._core
-    return training, training if validation is None else dataset_of("train", validation)._core
+        source = "" if data is None or is_table(data) else folder_of(operation, data)
+        contents = csv_of(operation, data) if is_table(data) else None
+        return map(Dataset._of, _core.Dataset.open_for_run(json_of(tables), source, contents))
+    _check_data_keys(operation, tables, settings)
+    training = dataset_of(operation, data, or_path=True)
+    return training, training
 
 
 def train(
@@ -243,14 +241,14 @@ def train(
     if resume and out is None:
         raise _core.UsageError("[train] expected out, the folder of the run to resume, got none")
     text = json_of(tables)
-    if not _is_opened(tables, data):
-        _check_data_keys("train", tables, settings)
-    training, held_out = _data_of(tables, data, validation)
+    training, held_out = _data_of("train", tables, settings, data)
+    if validation is not None:
+        held_out = dataset_of("train", validation)
     with tempfile.TemporaryDirectory(prefix="linnet-") as temporary:
         folder = os.path.join(temporary, "run") if out is None else folder_of("train", out)
         try:
             with context_for_callbacks(context) as own:
-                done = _core.train(own, text, training, held_out, folder, bool(resume), start, curves.functions())
+                done = _core.train(own, text, training._core, held_out._core, folder, bool(resume), start, curves.functions())
         except KeyboardInterrupt as stopped:
             setattr(stopped, "training", _stopped_in(folder, out is None, curves))
             raise
@@ -261,13 +259,14 @@ def _stopped_in(folder: str, temporary: bool, curves: _Curves) -> Training | Non
     """What was trained in this folder until a callback or a signal has ended it; None where there was nothing yet."""
     try:
         steps = [int(name) for name in os.listdir(os.path.join(folder, "checkpoints")) if name.isdigit()]
+        evaluation = curves.evaluations[-1][1] if curves.evaluations else None
         best: dict[str, Any] = {}
         place = os.path.join(folder, "best", "evaluation.json")
         if os.path.exists(place):
             with open(place, encoding="utf-8") as file:
                 read = json.load(file)
             best = {"best_step": read["step"], "best_bits": read["validation_bits"]}
-        return _training_in(folder, temporary, curves, step=max(steps), finished=False, evaluation=curves.last_evaluation, **best)
+        return _training_in(folder, temporary, curves, step=max(steps), finished=False, evaluation=evaluation, **best)
     except (_core.Error, OSError, ValueError, KeyError):
         return None
 
@@ -285,7 +284,7 @@ def _training_in(folder: str, temporary: bool, curves: _Curves, **done: Any) -> 
         gradient_norm=curves.of_steps("gradient_norm"),
         learning_rate=curves.of_steps("learning_rate"),
         evaluation_steps=np.array([at for at, _ in curves.evaluations], np.int64),
-        evaluation_bits=np.array([bits for _, bits in curves.evaluations], np.float64),
+        evaluation_bits=np.array([evaluation["bits"] for _, evaluation in curves.evaluations], np.float64),
         **done,
     )
 
@@ -370,11 +369,8 @@ class Trainer:
         self._data: Dataset | None = None
         if data is None:
             check_described("trainer", tables)
-        elif _is_opened(tables, data):
-            self._data = Dataset._of(_data_of(tables, data, None)[0])
         else:
-            _check_data_keys("trainer", tables, settings)
-            self._data = dataset_of("trainer", data, or_path=True)
+            self._data, _ = _data_of("trainer", tables, settings, data)
         self._core = _core.Trainer(
             json_of(tables),
             threads_of("trainer", threads),

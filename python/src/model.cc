@@ -153,7 +153,6 @@ void bind_model(nb::module_& module) {
       .def_static("random", &random, "config"_a, "seed"_a)
       .def_prop_ro("config", [](const ModelObject& self) { return RunConfig(self.model->config()).json(); })
       .def_prop_ro("masked", [](const ModelObject& self) { return self.model->config().masked(); })
-      .def_prop_ro("mask_token", [](const ModelObject& self) { return self.model->config().mask_token(); })
       .def_prop_ro("class_names", [](const ModelObject& self) { return self.model->assets().class_names; })
       .def_prop_ro("columns_text", [](const ModelObject& self) { return self.model->assets().columns; })
       .def_prop_ro("has_tokenizer",

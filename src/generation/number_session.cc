@@ -143,11 +143,14 @@ struct NumberSession::Impl {
 
   /// What a snapshot of a stream holds behind its state: the last numbers, and with a prediction that and the
   /// step before it.
-  std::vector<View<float>> kept(std::int64_t index, bool prediction) {
-    const std::span<float> before = last_of(index);
-    std::vector<View<float>> rows = {View<float>(before.data(), {std::ssize(before)})};
+  std::vector<std::span<std::byte>> kept(std::int64_t index, bool prediction) {
+    const auto bytes_of = [](View<float> row) {
+      return std::as_writable_bytes(std::span(row.data(), static_cast<std::size_t>(row.size())));
+    };
+    std::vector<std::span<std::byte>> rows = {std::as_writable_bytes(last_of(index))};
     if (prediction)
-      rows.insert(rows.end(), {row_of_parameters(index), inputs.view<float>().slice(0, index, index + 1)});
+      rows.insert(rows.end(), {bytes_of(row_of_parameters(index)),
+                               bytes_of(inputs.view<float>().slice(0, index, index + 1))});
     return rows;
   }
 
@@ -345,11 +348,8 @@ std::vector<std::byte> NumberSession::save(std::int64_t stream) const {
   snapshot.position = chosen.steps();
   snapshot.next_input = chosen.first_input;
   snapshot.past = impl_->state.save(stream);
-  const auto add = [&](View<const float> numbers) {
-    const auto bytes = std::as_bytes(std::span(numbers.data(), static_cast<std::size_t>(numbers.size())));
-    snapshot.past.insert(snapshot.past.end(), bytes.begin(), bytes.end());
-  };
-  for (const View<const float> numbers : impl_->kept(stream, chosen.predicted)) add(numbers);
+  for (const std::span<std::byte> row : impl_->kept(stream, chosen.predicted))
+    snapshot.past.insert(snapshot.past.end(), row.begin(), row.end());
   return snapshot.bytes();
 }
 
@@ -361,20 +361,19 @@ void NumberSession::restore(std::int64_t stream, std::span<const std::byte> byte
       snapshot.next_input >= std::max<std::int64_t>(impl_->config().input_tokens(), 1))
     fail("restore", "expected a snapshot of a stream of numbers, got another");
   const auto kept = impl_->kept(stream, snapshot.prediction);
-  std::size_t numbers = 0;
-  for (const View<float>& each : kept) numbers += static_cast<std::size_t>(each.size());
+  std::size_t behind = 0;
+  for (const std::span<std::byte> row : kept) behind += row.size();
   const std::span<const std::byte> past = snapshot.past;
-  if (past.size() < numbers * sizeof(float))
-    fail("restore", "expected a snapshot with the last {} numbers of its stream, got {} bytes", numbers,
-         past.size());
-  const std::size_t states = past.size() - numbers * sizeof(float);
+  if (past.size() < behind)
+    fail("restore", "expected a snapshot with the last {} numbers of its stream, got {} bytes",
+         behind / sizeof(float), past.size());
+  const std::size_t states = past.size() - behind;
   impl_->side.restore(0, past.first(states), snapshot.position);
   impl_->state.copy(stream, impl_->side, 0);
   std::span<const std::byte> rest = past.subspan(states);
-  for (const View<float>& each : kept) {
-    const auto to = std::as_writable_bytes(std::span(each.data(), static_cast<std::size_t>(each.size())));
-    std::ranges::copy(rest.first(to.size()), to.begin());
-    rest = rest.subspan(to.size());
+  for (const std::span<std::byte> row : kept) {
+    std::ranges::copy(rest.first(row.size()), row.begin());
+    rest = rest.subspan(row.size());
   }
   chosen = {.first_input = snapshot.next_input,
             .shifted = shifted,

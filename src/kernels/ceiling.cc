@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/parallel.h"
 #include "kernels/dense.h"
 #include "kernels/narrow_matrix.h"
@@ -65,7 +66,7 @@ double median_seconds(int runs, Work work) {
   for (int run = 0; run < runs; ++run) {
     const auto begin = Clock::now();
     work();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    seconds.push_back(seconds_since(begin));
   }
   std::nth_element(seconds.begin(), seconds.begin() + runs / 2, seconds.end());
   return seconds[runs / 2];

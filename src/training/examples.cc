@@ -364,6 +364,14 @@ Pass pass_of(const Batch& batch) {
           .source_lengths = batch.source_lengths};
 }
 
+Steps steps_of(const Batch& batch) {
+  return {.batch = batch.examples,
+          .length = batch.length,
+          .tokens = batch.inputs,
+          .values = batch.values,
+          .key_lengths = batch.key_lengths};
+}
+
 std::int64_t steps_in(const Batch& batch) {
   if (batch.key_lengths.empty()) return batch.examples * batch.length;
   return std::accumulate(batch.key_lengths.begin(), batch.key_lengths.end(), std::int64_t{0});

@@ -63,6 +63,9 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
 /// The batch as a pass through the model.
 Pass pass_of(const Batch& batch);
 
+/// The inputs of the batch alone, as Model::classify and Model::hidden take them.
+Steps steps_of(const Batch& batch);
+
 /// Throws UsageError where the dataset's examples do not fit the model: length, vocabulary, classes.
 void check_fit(const ModelConfig& config, const Dataset& dataset);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "io/file.h"
 #include "io/json.h"
@@ -28,10 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Whether the model of a run's folder can be read and its weights have their digests.
 bool has_whole_model(const fs::path& folder) {
@@ -69,8 +66,7 @@ class Run {
         callbacks_(callbacks_of(callbacks, ranks)),
         trainer_(context, config, options, initial.get(), std::move(feature_map), &ranks),
         checkpoints_(folder),
-        metrics_(folder),
-        adapted_(initial != nullptr) {
+        metrics_(folder) {
     check_training_data(config, options, training);
     try {
       check_fit(config, validation);
@@ -84,7 +80,8 @@ class Run {
 
   TrainingResult run(bool resume) {
     // Before anything is written.
-    require_same_task(ranks_, {config_, options_, training_data_, validation_data_, resume, adapted_});
+    require_same_task(ranks_,
+                      {config_, options_, training_data_, validation_data_, resume, trainer_.adapted()});
     begin(resume);
     try {
       return go_on();
@@ -454,7 +451,6 @@ class Run {
   Trainer::Impl trainer_;
   Checkpoints checkpoints_;
   Metrics metrics_;
-  bool adapted_;  ///< whether the run began from a model
   std::optional<RunLock> lock_;
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;

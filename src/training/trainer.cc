@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/random.h"
 #include "kernels/elementwise.h"
@@ -22,10 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* operation = "trainer";
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// The options, where every value is in its range; throws UsageError, naming the key, otherwise.
 TrainingOptions checked(TrainingOptions options) {

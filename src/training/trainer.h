@@ -58,6 +58,8 @@ class LINNET_HIDDEN Trainer::Impl {
   const Network& network() const { return network_; }
   std::span<const float> values() const { return values_.span<float>(); }
   const Optimiser& optimiser() const { return optimiser_; }
+  /// Whether it began from a model.
+  bool adapted() const { return adapted_; }
 
  private:
   /// Of the examples of an update, on all ranks.
@@ -102,7 +104,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Network network_;
   Tensor values_, gradients_;
   Optimiser optimiser_;
-  bool adapted_;                                     ///< whether it began from a model
+  bool adapted_;
   std::optional<SegmentedTransformer> transformer_;  ///< for passes of up to `reserved_` examples
   std::int64_t reserved_ = 0;
   std::optional<Groups> groups_;

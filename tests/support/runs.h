@@ -56,6 +56,12 @@ inline TrainingResult run(const std::filesystem::path& folder, const ModelConfig
   return train(any_context(), config, options, training_set(), validation_set(), folder, resume, callbacks);
 }
 
+/// The parameters of a trainer.
+inline std::vector<float> values_of(const Trainer& trainer) {
+  const Tensor values = values_of(*trainer.model());
+  return {values.span<float>().begin(), values.span<float>().end()};
+}
+
 /// Callbacks that stop a run after update `step`.
 inline TrainingCallbacks stopping_after(std::int64_t step) {
   auto last = std::make_shared<std::int64_t>(0);

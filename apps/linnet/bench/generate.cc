@@ -264,7 +264,7 @@ StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
   const auto seconds_of = [](const auto& call) {
     const Clock::time_point start = Clock::now();
     call(start);
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
   };
   const auto timed_step = [&] { return seconds_of([&](Clock::time_point) { step(); }); };
   std::vector<double> first(uncounted_steps);
