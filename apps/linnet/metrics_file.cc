@@ -14,7 +14,7 @@ MetricsFile read_metrics(const std::filesystem::path& run) {
     fail<UsageError>("metrics", "expected the folder of a training run, got {}, which has no {}",
                      run.string(), metrics_file);
   MetricsFile metrics;
-  const std::string text = read_file(path);
+  const std::string text = read_regular_file(path);
   int number = 0;
   for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string origin = fmt::format("{}, line {}", path.string(), ++number);

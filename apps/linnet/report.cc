@@ -55,7 +55,8 @@ void Progress::show(const std::string& line, bool always) {
   open_ = terminal_ && !always;
   // Not fmt::print, as in print_note. A line that the terminal wrapped could not be rewritten. The last
   // column is left to the cursor.
-  const std::string shown = open_ ? cut_to(line, terminal_columns() - 1) : line + "\n";
+  const std::string clean = printable(line),
+                    shown = open_ ? cut_to(clean, terminal_columns() - 1) : clean + "\n";
   std::fputs(((terminal_ ? "\r\x1b[K" : "") + shown).c_str(), stderr);
   std::fflush(stderr);
 }
@@ -67,7 +68,7 @@ void Progress::hint(const std::string& line) {
   last_ = {};
 }
 
-void print_note(const std::string& line) { std::fputs((line + "\n").c_str(), stderr); }
+void print_note(const std::string& line) { std::fputs((printable(line) + "\n").c_str(), stderr); }
 
 std::string duration_text(double seconds) {
   const long whole = std::lround(std::clamp(seconds, 0.0, 1e15));
@@ -149,7 +150,8 @@ std::size_t columns_of(const std::string& text) {
 }  // namespace
 
 std::string table_of(const Json& rows, const std::vector<std::string>& keys) {
-  std::vector<std::vector<std::string>> lines = {keys};
+  std::vector<std::vector<std::string>> lines(1);
+  std::ranges::transform(keys, std::back_inserter(lines.front()), as_line);
   for (const Json& row : rows) {
     lines.emplace_back();
     for (const std::string& key : keys) lines.back().push_back(cell(at_path(row, key)));

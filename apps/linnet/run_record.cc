@@ -70,7 +70,7 @@ RunRecord RunRecord::read(const fs::path& run) {
                      "does not write, got {}",
                      record_file, run.string());
   RunRecord record;
-  record.options().parse_toml(read_file(path, most_settings_bytes), path.string());
+  record.options().parse_toml(read_regular_file(path, most_settings_bytes), path.string());
   if (record.version.empty())
     fail("train", "{}: expected the record of a run, with run.version, got a file without it: it is damaged",
          path.string());

@@ -47,6 +47,7 @@ CommandSeries read_series_input(const char* command, const std::string& model, c
   }
   const std::string path = data.empty() ? path_of_run(command, model, options) : data;
   const auto columns = RunColumns::read(run.value_or(model));
+  check_statistics(command, *loaded, columns);
   options.kind = "series";
   if (columns) run ? columns->take_columns(options) : columns->take_form(options);
   if (!missing.empty()) options.missing = missing;

@@ -253,8 +253,9 @@ void print_example(const Dataset& data, const DataOptions& options, const std::s
   constexpr std::size_t most_bytes = 400;
   const std::string labels = labels_of(data, example);
   fmt::print("\nexample {} of {}: {}{} steps, {} targets that count\n", example.index, part,
-             labels.empty() ? "" : "label " + labels + ", ", example.steps, example.counted);
-  if (is_text(options)) return fmt::print("{}\n", shortened(ExampleText(data, options)(example), most_bytes));
+             labels.empty() ? "" : "label " + as_line(labels) + ", ", example.steps, example.counted);
+  if (is_text(options))
+    return fmt::print("{}\n", printable(shortened(ExampleText(data, options)(example), most_bytes)));
   if (image_shape(data).height > 0) return;
   if (data.columns() > 0)
     return print_rows(data.patch() > 1 ? "row" : "step", example.values, columns_in(data, example));

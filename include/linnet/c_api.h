@@ -44,7 +44,7 @@ typedef struct linnet_model linnet_model;
 typedef struct linnet_session linnet_session;
 typedef struct linnet_number_session linnet_number_session;
 
-/* The version of the library that the program runs with, "0.1.0". */
+/* The version of the library that the program runs with, "0.2.0". */
 LINNET_API const char* linnet_version(void);
 
 /* How the next token is chosen; the defaults leave the distribution as it is, with seed 0. */

@@ -115,8 +115,8 @@ class LINNET_API PictureDataset : public Dataset {
 LINNET_API ImageShape image_shape(const Dataset& dataset);
 
 /// The examples of these indices, in this order; an index may occur several times. Everything else is that of
-/// the whole: statistics, names, the tokenizer. Throws UsageError for no index and for one that the dataset
-/// does not have.
+/// the whole: statistics, names, the tokenizer. Throws UsageError for no dataset, no index and for one that
+/// the dataset does not have.
 LINNET_API std::shared_ptr<const Dataset> select_examples(std::shared_ptr<const Dataset> dataset,
                                                           std::vector<std::int64_t> indices);
 

@@ -25,9 +25,9 @@ namespace linnet {
 class LINNET_API ModelSeries {
  public:
   /// Numbers in memory, [rows, columns], in the columns that the model was trained with; they are copied. NaN
-  /// stands for a number that is not known. Throws UsageError for a model that predicts no next numbers of a
-  /// series, or fewer rows at once than its steps have; and for numbers of other columns than the model's,
-  /// without rows, or infinite.
+  /// stands for a number that is not known. A model that keeps no statistics takes them as they are. Throws
+  /// UsageError for a model that predicts no next numbers of a series, or fewer rows at once than its steps
+  /// have; and for numbers of other columns than the model's, without rows, or infinite; and for no model.
   ModelSeries(std::shared_ptr<const Model> model, View<const float> values);
 
   /// A CSV file, read as the model's training data were (docs/commands/train.md), whose columns are found by
@@ -47,7 +47,7 @@ class LINNET_API ModelSeries {
   std::span<const float> values() const;
   /// The time of a row as text. Of one behind the last, where the last three rows have equal distances, or
   /// are months apart. Empty otherwise, without times, and behind the year 30,000. Throws UsageError for a
-  /// row below 0.
+  /// row below 0, Error for a time that 64 bits do not hold.
   std::string time(std::int64_t row) const;
 
   struct Impl;
@@ -75,16 +75,17 @@ struct ForecastOptions {
 };
 
 /// Draws of the rows behind the last one of a series, [samples, steps, columns]; one of means where the model
-/// predicts means alone (model.value_head = "squared-error"). Sample i is that of
-/// the seed `seed` + i. Throws UsageError for options outside their range, fewer rows than a step has and
-/// more steps than learned positions leave, Error for predictions that are not finite.
+/// predicts means alone (model.value_head = "squared-error"). Sample i is that of the seed `seed` + i. Throws
+/// UsageError for options outside their range, fewer rows than a step has and more steps than learned
+/// positions leave, Error for predictions that are not finite.
 LINNET_API std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& options = {});
 
 /// −log densities of the numbers of a series, in nats, each given the steps before its own.
 struct SeriesScores {
   std::int64_t columns = 0;
   std::vector<double> numbers;  ///< [rows, columns]; NaN of a number that is not known
-  std::vector<double> rows;     ///< the sums over the known numbers
+  /// The sums over the known numbers, which are low where some are not known; NaN where none is.
+  std::vector<double> rows;
   /// Whether the model has read anything before a row: a score that nothing stands behind says nothing.
   std::vector<bool> has_context;
   std::int64_t state_bytes = 0;  ///< of the model's streams, at the end
@@ -116,13 +117,13 @@ struct Anomaly {
 };
 
 struct Anomalies {
-  std::vector<double> scores;  ///< of every row, means over the window
+  std::vector<double> scores;  ///< of every row, means over the known ones of the window; NaN without any
   double threshold = 0;
   std::vector<Anomaly> found;
 };
 
-/// Throws UsageError for scores whose sizes do not fit each other, options outside their range, and where no
-/// calibrating row has a context.
+/// Rows without a known number take no part. Throws UsageError for scores whose sizes do not fit each other,
+/// options outside their range, and where no calibrating row with known numbers has a context.
 LINNET_API Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& options = {});
 
 }  // namespace linnet

@@ -145,12 +145,14 @@ class LINNET_API Trainer {
   /// One update with the mean loss of all targets of the batch that are not −1. The examples are split into
   /// options.accumulate passes, as equal as possible, so that the memory of a large batch is that of one
   /// pass. Throws UsageError, before anything is computed, for a batch that does not fit the model or has no
-  /// target, and Error where the loss or the gradient is not finite. No update is made then.
+  /// target, OutOfMemoryError for passes that the machine's memory cannot hold, and Error where the loss or
+  /// the gradient is not finite. No update is made then.
   StepReport step(const Batch& batch);
 
   /// One update with options.batch · options.accumulate examples in the order of `train` (`shuffled_index`):
   /// update n takes the n-th so many, whatever the updates before took. All updates so are those of `train`,
-  /// in the same bits. Throws as above, and UsageError for data that `train` refuses.
+  /// in the same bits. Real numbers whose scale is not known before the first update take that of the
+  /// dataset, where it has one. Throws as above, and UsageError for data that `train` refuses.
   StepReport step(const Dataset& dataset);
 
   /// One update with the examples of these indices, laid out as `train` lays them out. What is drawn for
@@ -168,10 +170,10 @@ class LINNET_API Trainer {
   void save(const std::filesystem::path& folder) const;
 
   /// Continues from a checkpoint of this class or of `train`: later updates with the same batches give the
-  /// same bits as without stopping. The checkpoint's assets take the place of those set before. Throws Error,
-  /// and leaves the trainer unchanged, where the checkpoint is damaged or belongs to another configuration or
-  /// to other options that decide updates. options.steps may differ: the schedule then goes on as with the
-  /// new number.
+  /// same bits as without stopping. The assets that the checkpoint has take the place of those set before,
+  /// and its scale of real numbers that of the trainer. Throws Error, and leaves the trainer unchanged, where
+  /// the checkpoint is damaged or belongs to another configuration or to other options that decide updates.
+  /// options.steps may differ: the schedule then goes on as with the new number.
   void restore(const std::filesystem::path& folder);
 
   /// Sets the scale of real numbers: means and deviations of the model's columns and of the numbers that it
@@ -183,8 +185,9 @@ class LINNET_API Trainer {
   /// from its dataset. Throws UsageError for names of another number of labels.
   void set_assets(ModelAssets assets);
 
-  /// Both as `train` takes them from its training data: the assets, and the scale, unless an initial model or
-  /// a checkpoint has one. Throws as these do, and UsageError for data that do not fit the model.
+  /// Both as `train` takes them from its training data: the assets, and the scale, unless `set_columns`, a
+  /// checkpoint or an initial model gave one. Throws as these do, and UsageError for data that do not fit the
+  /// model.
   void set_data(const Dataset& dataset);
 
   /// A copy of the model as it is now; later updates do not change it.

@@ -7,7 +7,7 @@
 #include "linnet/export.h"
 
 #define LINNET_VERSION_MAJOR 0
-#define LINNET_VERSION_MINOR 1
+#define LINNET_VERSION_MINOR 2
 #define LINNET_VERSION_PATCH 0
 
 /* One number, so that versions can be compared: 10000 for 1.0.0, 203 for 0.2.3. */
@@ -16,7 +16,7 @@
 #ifdef __cplusplus
 namespace linnet {
 
-/// The version of the library that the program runs with, "0.1.0".
+/// The version of the library that the program runs with, "0.2.0".
 LINNET_API const char* version();
 
 }  // namespace linnet

@@ -93,7 +93,7 @@ class State:
     """The state of the recurrent form, float32: one slot for each batch entry or stream.
 
     A slot of the linear family has a fixed size; softmax keeps every key and value. `Attention.state` makes an empty one,
-    `attention` with ``return_state=True`` that after the last key. It belongs to the attention that made it.
+    `attention` with ``return_state=True`` that after the last key. It fits every attention with the options of the one that made it.
     """
 
     __slots__ = ("_attention", "_core", "_owner")
@@ -101,7 +101,7 @@ class State:
     def __init__(self, core: _core.State, attention: _core.Attention, owner: Attention):
         self._core = core
         self._attention = attention
-        self._owner = owner  # while it lives, equal options find it and the state fits
+        self._owner = owner
 
     def __repr__(self) -> str:
         return f"<linnet.State: {self.slots} slots, {self._owner.family}>"
@@ -296,6 +296,11 @@ class Attention:
             found = self._of_head_dim.setdefault(key, _core.Attention(options))
         return found
 
+    def _core_beside(self, state: State, head_dim: int) -> _core.Attention:
+        """The same, that of the state where the options are equal."""
+        owner = state._owner if state._owner._key == self._key else self
+        return owner._core_of(max(head_dim, 1))
+
     def state(self, slots: int, heads: int, head_dim: int, value_dim: int | None = None, *, capacity: int = 0) -> State:
         """An empty state of `slots` slots; `capacity` tokens are reserved where memory grows with the tokens."""
         sizes = {"slots": slots, "heads": heads, "head_dim": head_dim, "capacity": capacity}
@@ -424,7 +429,7 @@ class Attention:
             if array.dtype != np.float32:
                 raise _core.ArgumentTypeError(f"[{operation}] expected {name} of float32, got {array.dtype}")
             rows[name] = with_rows(array)
-        core = self._core_of(rows["q"].shape[2])
+        core = self._core_beside(state, rows["q"].shape[2])
         out = np.empty(rows["v"].shape, np.float32)
         if slots is None:
             chosen = list(range(state.slots))
@@ -465,6 +470,7 @@ class _Call:
         if state is not None:
             if not isinstance(state, State):
                 raise _core.ArgumentTypeError(f"[attention] expected a linnet.State, got {type(state).__name__}")
+            self.core = self.attention._core_beside(state, head_dim)
             if state._attention is not self.core:
                 raise _core.UsageError("[attention] expected a state of an attention with the same options, got another")
             self.initial = state._core.clone() if gradients else state._core

@@ -129,7 +129,8 @@ def configuration(config: Config, settings: Settings | None = None) -> dict[str,
 
 
 def check_described(operation: str, tables: Mapping) -> None:
-    """Refuses a configuration that leaves to data what no data decide where a model is made without them."""
+    """Refuses a configuration that leaves to data what no data decide where a model is made without them. Its vocabulary follows from
+    fields and columns."""
     known = ("model", "attention", "image", "data", "training", "run", "fingerprint", "model_type", "format")
     for name in tables:
         if name not in known:
@@ -141,6 +142,16 @@ def check_described(operation: str, tables: Mapping) -> None:
         raise _core.UsageError(
             f"[{operation}] expected model.vocabulary, model.fields or model.columns, since no data decide them here, got none"
         )
+    if "vocabulary" not in model:
+        model["vocabulary"] = max(_sizes_of(operation, model.get("fields", "")), default=0)
+
+
+def _sizes_of(operation: str, fields: Any) -> list[int]:
+    """The sizes in model.fields, which is text with commas."""
+    try:
+        return [int(size) for size in str(fields).split(",") if size.strip()]
+    except ValueError:
+        raise _core.UsageError(f"[{operation}] expected model.fields as numbers with commas between, got {fields!r}") from None
 
 
 def json_of(tables: Mapping) -> str:

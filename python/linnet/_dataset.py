@@ -56,6 +56,7 @@ class Dataset:
         classes: int | None = None,
     ):
         self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1), values)
+        self._opened = False  # whether the examples were read as a model reads files
 
     @classmethod
     def windows(
@@ -96,9 +97,9 @@ class Dataset:
         return cls._of(_from_arrays(tokens, None, None, vocabulary, None, (0, 0, 1), values, windows=True))
 
     @classmethod
-    def _of(cls, core: _core.Dataset) -> Dataset:
+    def _of(cls, core: _core.Dataset, opened: bool = False) -> Dataset:
         made = cls.__new__(cls)
-        made._core = core
+        made._core, made._opened = core, opened
         return made
 
     @classmethod
@@ -214,14 +215,14 @@ class Dataset:
         if split is not None:
             if split not in ("training", "validation", "test"):
                 raise _core.UsageError(f"[dataset] expected a split among training, validation, test, got {split!r}")
-        contents = csv_of("dataset", source) if is_table(source) else None
+        contents = csv_of("dataset", source, model.column_names) if is_table(source) else None
         if contents is not None and kind not in ("", "series"):
             raise _core.UsageError(f"[dataset] expected the kind series for rows in memory, got {kind!r}")
         given = ("", "series") if contents is not None else (folder_of("dataset", source), str(kind))
         if split is not None:
-            return cls._of(_core.Dataset.open_split(model._core, *given, split, assignments_of(settings), contents))
+            return cls._of(_core.Dataset.open_split(model._core, *given, split, assignments_of(settings), contents), True)
         training, validation = _core.Dataset.open_for_model(model._core, *given, assignments_of(settings), contents)
-        return cls._of(training), cls._of(validation)
+        return cls._of(training, True), cls._of(validation, True)
 
     def __len__(self) -> int:
         return len(self._core)
@@ -255,7 +256,7 @@ class Dataset:
         linnet.UsageError
             For no index, and for one that the data do not have.
         """
-        return Dataset._of(self._core.select(self._indices_of("dataset", indices)))
+        return Dataset._of(self._core.select(self._indices_of("dataset", indices)), self._opened)
 
     def _indices_of(self, operation: str, indices: Any) -> np.ndarray:
         """int64, 0 ... len(self) - 1."""
@@ -279,6 +280,8 @@ class Dataset:
 
     def _example(self, index: int) -> tuple[np.ndarray, np.ndarray, int]:
         index = whole("dataset", "index", index)
+        if index < -len(self):
+            raise _core.UsageError(f"[dataset] expected an index in {-len(self)} ... {len(self) - 1}, got {index}")
         return self._core.example(index + len(self) if index < 0 else index)
 
     def label(self, index: int) -> int | None:

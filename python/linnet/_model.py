@@ -17,6 +17,7 @@ from ._densities import Densities
 from ._number_session import NumberSession
 from ._session import Session
 from ._steps import Steps, shifted, steps_of
+from ._table import in_order
 from ._tokenizer import TextStream, Tokenizer
 from ._types import Config, GenerationOptions, Integers, Labels, Numbers, Path, SessionOptions, Settings, Tokens, overload
 
@@ -203,6 +204,7 @@ class Model:
         Returns
         -------
         array [length, width] or [batch, length, width], float32
+            Rows of padding may be anything.
         """
         if tokens is not None:
             self._require_tokens("hidden")
@@ -288,7 +290,8 @@ class Model:
         Parameters
         ----------
         values : array [length, columns] or [batch, length, columns] of numbers
-            NaN stands for a number that is not known.
+            NaN stands for a number that is not known. Of a DataFrame the columns that the model was trained with are taken, by
+            their names.
         label : int or sequence of int, optional
             The class, for a model of the next step that has them; 0 without it.
         tokens : array [length] or [batch, length], with several fields [length, fields] or [batch, length, fields], optional
@@ -511,11 +514,15 @@ class Model:
             tokens = self._tokens_of(operation, tokens)
         return steps_of(operation, self._sizes, self.columns, tokens, values, key_lengths, least)
 
+    def _in_order(self, operation: str, values):
+        """The columns of a frame by their names, where a step has all of them."""
+        return in_order(operation, values, self.column_names if len(self.column_names) == self.columns else ())
+
     def _inputs_of(self, operation: str, tokens, values, label, key_lengths) -> Steps:
         """The steps as the model's inputs: those of a model of the next step one later, and of a masked one with its tokens in place
         of hidden ones, -1."""
         masked = self._core.masked
-        steps = self._steps_of(operation, tokens, values, key_lengths, -1 if masked else 0)
+        steps = self._steps_of(operation, tokens, self._in_order(operation, values), key_lengths, -1 if masked else 0)
         first = self._first_inputs(operation, label, steps.batch)
         if masked and steps.tokens is not None:
             return steps._replace(tokens=np.where(steps.tokens < 0, np.array(self._sizes, np.int32), steps.tokens))

@@ -117,7 +117,7 @@ class NumberSession(Streams):
         """Numbers [streams, columns], float32, and the streams, None for all."""
         chosen = None if streams is None else wholes(operation, "stream", streams)
         count, columns = self.streams if chosen is None else len(chosen), self.model.columns
-        array = floats_of(operation, "values", values, np.float32)
+        array = floats_of(operation, "values", self.model._in_order(operation, values), np.float32)
         if array.shape == (columns,) and count == 1:
             array = array[None]
         if array.shape != (count, columns):

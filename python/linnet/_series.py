@@ -33,8 +33,8 @@ class Forecast:
     column_names : tuple of str [columns]
         Those of the model; "0", "1", ... where the model knows none.
     times : tuple of str [steps]
-        Times of the rows, as in the file; empty where it has none, or its last rows have neither equal
-        distances nor whole months between them.
+        Times of the rows, as in the file, those of a time zone in UTC; empty where it has none, or its last three rows have
+        neither equal distances nor whole months between them.
     """
 
     samples: np.ndarray
@@ -93,7 +93,7 @@ class Anomalies:
     Attributes
     ----------
     scores : float64 array [rows]
-        Means of the scores over the window.
+        Means of the known scores over the window, NaN where none is known.
     threshold : float
     found : list of linnet.Anomaly
     """
@@ -114,7 +114,7 @@ class SeriesScores:
         self.numbers: np.ndarray = core.numbers.reshape(-1, len(self.column_names))
         """float64 [rows, columns]; NaN of numbers that are not known."""
         self.rows: np.ndarray = core.rows
-        """float64 [rows], the sums over the known numbers."""
+        """float64 [rows], the sums over the known numbers, which are low where some are not known; NaN where none is."""
         self.has_context: np.ndarray = core.has_context.astype(bool)
         """[rows], whether the model has read anything before a row. A score that nothing stands behind says nothing."""
         self.state_bytes: int = core.state_bytes

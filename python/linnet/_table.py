@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from . import _core
 from ._arguments import floats_of, is_array
 
 # Rows of a series: an array [rows, columns], or a DataFrame.
@@ -20,6 +21,17 @@ def is_frame(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("iloc", "columns", "to_csv"))
 
 
+def in_order(operation: str, values: Any, names: tuple[str, ...]) -> Any:
+    """A frame with the columns of these names alone, in their order. Other values, and those for a model without names, as they are."""
+    if not names or not is_frame(values):
+        return values
+    own = {str(name): i for i, name in enumerate(values.columns)}
+    missing = [name for name in names if name not in own]
+    if missing:
+        raise _core.UsageError(f"[{operation}] expected the columns {', '.join(names)}, as the model has, got none called {missing[0]}")
+    return values.iloc[:, [own[name] for name in names]]
+
+
 def is_table(data: Any) -> bool:
     """Whether this has rows and columns of numbers."""
     return is_array(data) and getattr(data, "ndim", 0) == 2
@@ -30,12 +42,15 @@ def _holds_times(values: Any) -> bool:
     return getattr(values.dtype, "kind", "") == "M" or hasattr(values, "tz") or hasattr(values.dtype, "freq")
 
 
-def csv_of(operation: str, data: Table) -> str:
-    """The contents of a CSV file with these rows. NaN is a missing cell; times are a column of dates, or the index of a frame."""
+def csv_of(operation: str, data: Table, names: tuple[str, ...] = ()) -> str:
+    """The contents of a CSV file with these rows. NaN is a missing cell; times are a column of dates, or the index of a frame. An
+    array of as many columns as there are `names` has these."""
     if is_frame(data):
         return _csv_of_frame(data)
     numbers = floats_of(operation, "data", data, np.float64)
-    parts = [",".join(f"column {column}" for column in range(numbers.shape[1])) + "\n"]
+    if len(names) != numbers.shape[1]:
+        names = tuple(f"column {column}" for column in range(numbers.shape[1]))
+    parts = [",".join('"' + name.replace('"', '""') + '"' for name in names) + "\n"]
     for first in range(0, len(numbers), _ROWS_TOGETHER):
         rows = numbers[first : first + _ROWS_TOGETHER].tolist()
         parts.append("".join(",".join("" if number != number else repr(number) for number in row) + "\n" for row in rows))

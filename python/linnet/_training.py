@@ -86,21 +86,8 @@ class _Curves:
         self.callbacks = callbacks
         self.reports, self.evaluations = [], []
 
-    def on_step(self, report):
-        self.reports.append(report)
-        if "on_step" in self.callbacks:
-            self.callbacks["on_step"](report)
-
-    def on_evaluation(self, step, evaluation):
-        self.evaluations.append((step, evaluation))
-        if "on_evaluation" in self.callbacks:
-            self.callbacks["on_evaluation"](step, evaluation)
-
     def functions(self):
-        made = {"on_step": self.on_step, "on_evaluation": self.on_evaluation}
-        for name in ("on_message", "should_stop"):
-            if name in self.callbacks:
-                made[name] = self.callbacks[name]
+        made = {**self.callbacks, "reports": self.reports, "evaluations": self.evaluations}
         if "on_sample" in self.callbacks:
             made["on_sample"] = lambda step, core: self.callbacks["on_sample"](step, Model(core))
         return made
@@ -140,7 +127,7 @@ def _model_of(operation, model):
 _SHAPES = {"horizon": 1, "patch": 1, "columns_apart": False, "source_length": 0, "packing": False}
 
 
-def _check_data_keys(operation, tables, settings):
+def _check_data_keys(operation, tables, settings, data):
     """Examples in memory are as they are: of keys that say how files are read, settings are refused, and those of a configuration
     that would make other steps are warned of."""
     for key in assignments_of(settings):
@@ -150,7 +137,7 @@ def _check_data_keys(operation, tables, settings):
             )
     table = tables.get("data", {})
     ignored = [key for key, default in _SHAPES.items() if table.get(key, default) != default]
-    if ignored:
+    if ignored and not data._opened:
         warnings.warn(
             f"the configuration's data.{', data.'.join(ignored)} have no effect on examples in memory: each step is one row, and the "
             "next one is predicted",
@@ -171,8 +158,8 @@ def _data_of(operation, tables, settings, data):
         source = "" if data is None or is_table(data) else folder_of(operation, data)
         contents = csv_of(operation, data) if is_table(data) else None
         return map(Dataset._of, _core.Dataset.open_for_run(json_of(tables), source, contents))
-    _check_data_keys(operation, tables, settings)
     training = dataset_of(operation, data, or_path=True)
+    _check_data_keys(operation, tables, settings, training)
     return training, training
 
 
@@ -322,8 +309,8 @@ def evaluate(
         bits (per token or number), accuracy (NaN where it was not asked for), tokens (what was counted), examples, and non_positive,
         the share of queries whose linear attention had no positive denominator. Models of tokens and labels add perplexity, those of
         several fields field_bits; those of real numbers squared_error, absolute_error, naive_squared_error and
-        naive_absolute_error, with steps of several rows also seasonal_squared_error and seasonal_absolute_error, all in deviations of
-        the training data; those of both token_bits and value_nats; classifiers of up to 1,000 classes confusion, [classes * classes]
+        naive_absolute_error, with steps of several rows also seasonal_squared_error and seasonal_absolute_error, all of these and
+        their bits in deviations of the training data; those of both token_bits and value_nats; classifiers of up to 1,000 classes confusion, [classes * classes]
         by row.
     """
     core = _model_of("evaluate", model)
@@ -573,5 +560,6 @@ class Trainer:
         self._core.save(folder_of("save", folder))
 
     def restore(self, folder: Path) -> None:
-        """Continues from a checkpoint. The trainer is unchanged where it fails."""
+        """Continues from a checkpoint. The trainer is unchanged where it fails. The data are those that it was made with: whether the
+        checkpoint was trained on the same is not known."""
         self._core.restore(folder_of("restore", folder))

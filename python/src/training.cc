@@ -94,16 +94,21 @@ TrainingCallbacks callbacks_of(nb::dict functions, Interrupts& interrupts) {
     return functions.contains(name) ? nb::handle(functions[name]) : nb::handle();
   };
   TrainingCallbacks callbacks;
-  if (const nb::handle f = function("on_step"))
-    callbacks.on_step = [f](const StepReport& report) {
-      const nb::gil_scoped_acquire acquired;
-      f(dict_of(report));
-    };
-  if (const nb::handle f = function("on_evaluation"))
-    callbacks.on_evaluation = [f](std::int64_t step, const Evaluation& evaluation) {
-      const nb::gil_scoped_acquire acquired;
-      f(step, dict_of(evaluation));
-    };
+  // What there is to report is kept before Python runs, which raises what a signal asked for.
+  const nb::handle reports = functions["reports"], evaluations = functions["evaluations"];
+  callbacks.on_step = [f = function("on_step"), reports](const StepReport& report) {
+    const nb::gil_scoped_acquire acquired;
+    const nb::dict row = dict_of(report);
+    nb::borrow<nb::list>(reports).append(row);
+    if (f) f(row);
+  };
+  callbacks.on_evaluation = [f = function("on_evaluation"), evaluations](std::int64_t step,
+                                                                         const Evaluation& evaluation) {
+    const nb::gil_scoped_acquire acquired;
+    const nb::dict row = dict_of(evaluation);
+    nb::borrow<nb::list>(evaluations).append(nb::make_tuple(step, row));
+    if (f) f(step, row);
+  };
   if (const nb::handle f = function("on_sample"))
     callbacks.draw_samples = [f](std::int64_t step, const std::shared_ptr<const Model>& model) {
       const nb::gil_scoped_acquire acquired;

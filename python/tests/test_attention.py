@@ -128,10 +128,7 @@ def test_steps_are_the_parallel_form(family):
     mask = linnet.Mask.causal()
     whole = linnet.attention(q, k, v, family=family, mask=mask)
     state = linnet.Attention(family).state(B, H, E, M)
-    with pytest.raises(linnet.UsageError, match="expected a state"):
-        linnet.attention_step(q[:, 0], k[:, 0], v[:, 0], state, family=family)
-    state = linnet.attention(q[:, :1], k[:, :1], v[:, :1], family=family, mask=mask, return_state=True)[1]
-    for i in range(1, L):
+    for i in range(L):
         row = linnet.attention_step(q[:, i], k[:, i], v[:, i], state, family=family)
         assert relative(row, whole[:, i]) < 1e-4
     assert state.position(1) == L
@@ -417,6 +414,15 @@ def test_a_state_fits_equal_options(options):
     state = linnet.attention(q, q, q, mask="causal", return_state=True)[1]
     out = linnet.attention(q, q, q, mask="causal", state=state, **options)
     assert np.array_equal(out, linnet.attention(q, q, q, mask="causal", state=state))
+    # Also between objects, and an empty one.
+    assert np.array_equal(out, linnet.Attention(**options)(q, q, q, mask="causal", state=state))
+    empty = linnet.Attention(**options).state(1, 1, 8)
+    assert np.array_equal(
+        linnet.attention(q, q, q, mask="causal", state=empty), linnet.attention(q, q, q, mask="causal")
+    )
+    linnet.attention_step(q[:, 0], q[:, 0], q[:, 0], empty, **options)
+    linnet.Attention().step(q[:, 0], q[:, 0], q[:, 0], state)
+    assert (empty.position(), state.position()) == (1, 5)
     with pytest.raises(linnet.UsageError, match="a state of an attention with the same options"):
         linnet.attention(q, q, q, mask="causal", state=state, **options | {"epsilon": 1e-5})
 

@@ -201,7 +201,7 @@ ATTENTION = {
         "q [streams, heads, dim], got [2, 6, 3, 4]",
     ),
     "a step with a state of another attention": (
-        lambda: linnet.Attention().step(Q[:, 0], Q[:, 0], Q[:, 0], linnet.Attention().state(2, 3, 4)),
+        lambda: linnet.Attention().step(Q[:, 0], Q[:, 0], Q[:, 0], linnet.Attention(epsilon=1e-5).state(2, 3, 4)),
         "a state that this attention made",
     ),
     "a step's heads": (

@@ -175,3 +175,13 @@ def test_other_python_code_runs_while_one_context_computes(digits):
     for thread in threads:
         thread.join()
     assert len(found) == 6 and all(np.array_equal(logits, expected) for logits in found)
+
+
+def test_the_vocabulary_follows_from_fields_and_columns():
+    sizes = {"layers": 1, "heads": 2, "width": 8, "feed_forward": 16, "length": 6}
+    assert linnet.random_model({"model": sizes | {"fields": "5,7"}}).fields == (5, 7)
+    numbers = linnet.random_model({"model": sizes | {"columns": 2}})
+    assert numbers.vocabulary == 0 and numbers.predict(np.zeros((6, 2))).mean.shape == (6, 2)
+    linnet.Trainer({"model": sizes | {"columns": 2}}).step_with_targets(
+        np.full((1, 6), -1), values=np.zeros((1, 6, 2)), value_targets=np.ones((1, 6, 2))
+    )

@@ -310,6 +310,16 @@ def test_frames_of_pandas(folder, model):
         assert found.model.column_names == ("wave", "level")
 
 
+def test_a_frame_is_predicted_by_its_names(folder, model):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(numbers()[:20], columns=["wave", "level"])
+    expected = model.predict(frame[["wave", "level"]].to_numpy())
+    for same in (frame, frame[["level", "wave"]].assign(other="x")):
+        np.testing.assert_array_equal(model.predict(same).mean, expected.mean)
+    with pytest.raises(linnet.UsageError, match="none called level"):
+        model.predict(frame[["wave"]])
+
+
 def test_frames_with_names_times_and_truths_of_every_kind():
     pandas = pytest.importorskip("pandas")
     values = numbers()[:, :1]

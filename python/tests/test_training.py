@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -406,6 +407,14 @@ def test_series_are_opened_as_they_were_trained(apart, tmp_path):
     result = linnet.train(config, path, out=tmp_path / "run")
     for split in ("training", "validation", "test"):
         assert linnet.Dataset.open(path, result.model, split=split).columns == 2
+    # Their examples are as the configuration says, and a training of some of them has nothing to warn of.
+    training = linnet.Dataset.open(path, result.model, split="training")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert linnet.Trainer(config, training).step_examples()["bits"] == result.bits[0]
+        linnet.Trainer(config, training[:4]).step_examples()
+    rows = np.array([[i % 7, 50 + i % 5] for i in range(200)])
+    assert linnet.evaluate(result.model, rows)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
     assert linnet.evaluate(result.model, path)["bits"] == pytest.approx(result.evaluation["bits"], rel=1e-6)
     assert (tmp_path / "run" / "columns.json").exists()
 
@@ -524,7 +533,11 @@ def started(*_):
     os.write(1, b"started\\n")  # whole, whenever the signal comes
 try:
     if sys.argv[1] == "train":
-        linnet.train(config, tokens, settings={"training.steps": 10**6}, callbacks={"on_step": started}, out=sys.argv[2])
+        try:
+            linnet.train(config, tokens, settings={"training.steps": 10**6}, callbacks={"on_step": started}, out=sys.argv[2])
+        except KeyboardInterrupt as error:
+            assert len(error.training.bits) == error.training.step
+            raise
     elif sys.argv[1] == "evaluate":
         model = linnet.random_model(config)
         started()

@@ -78,6 +78,7 @@ std::int64_t index_in_whole(const Dataset& dataset, std::int64_t index) {
 
 std::shared_ptr<const Dataset> select_examples(std::shared_ptr<const Dataset> dataset,
                                                std::vector<std::int64_t> indices) {
+  if (dataset == nullptr) fail<UsageError>("dataset", "expected a dataset, got none");
   if (indices.empty()) fail<UsageError>("dataset", "expected at least 1 index, got none");
   for (const std::int64_t index : indices)
     if (index < 0 || index >= dataset->size())

@@ -262,8 +262,6 @@ void check_options(const DataOptions& options) {
     fail<UsageError>("data", "expected data.patch of 1 to {}, got {}", most_patch, options.patch);
   if (options.horizon < 1 || options.horizon > most_horizon)
     fail<UsageError>("data", "expected data.horizon of 1 to {}, got {}", most_horizon, options.horizon);
-  if (options.missing != "refuse" && options.missing != "forward-fill")
-    fail<UsageError>("data", "expected data.missing among refuse, forward-fill, got \"{}\"", options.missing);
 }
 
 }  // namespace

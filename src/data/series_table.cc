@@ -251,6 +251,8 @@ std::string Series::time_text(std::int64_t row) const {
 }
 
 Series parse_series(std::string_view text, const std::string& origin, const DataOptions& options) {
+  if (options.missing != "refuse" && options.missing != "forward-fill")
+    fail<UsageError>("data", "expected data.missing among refuse, forward-fill, got \"{}\"", options.missing);
   Notation notation{.separator = csv_separator(text)};
   CsvReader csv(text, origin, notation.separator);
   const std::vector<std::string>& header = csv.header();

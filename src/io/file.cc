@@ -287,7 +287,8 @@ std::string read_file(const fs::path& path, std::size_t most_bytes) {
 }
 
 InputFile::InputFile(const fs::path& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    : path_(path),
+      descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // a pipe is not waited for
   struct stat status {};
   const int error = descriptor_ < 0 || ::fstat(descriptor_, &status) != 0 ? errno : 0;
   if (error == 0 && S_ISREG(status.st_mode)) {
@@ -313,6 +314,11 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
     offset += static_cast<std::uint64_t>(count);
     to = to.subspan(static_cast<std::size_t>(count));
   }
+}
+
+std::string read_regular_file(const fs::path& path, std::size_t most_bytes) {
+  const InputFile regular(path);
+  return read_file(path, most_bytes);
 }
 
 std::string read_maybe_gzipped(const fs::path& path, std::size_t limit_bytes) {

@@ -27,6 +27,11 @@ std::string extension_of(const std::string& file);
 std::string read_file(const std::filesystem::path& path,
                       std::size_t most_bytes = std::numeric_limits<std::size_t>::max());
 
+/// The same of the files in the folder of a model or a run, where a pipe would be waited for without end:
+/// throws Error for one, and for a device.
+std::string read_regular_file(const std::filesystem::path& path,
+                              std::size_t most_bytes = std::numeric_limits<std::size_t>::max());
+
 /// The text behind the byte order mark of UTF-8 that some programs begin a file with.
 std::string_view without_byte_order_mark(std::string_view text);
 

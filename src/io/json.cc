@@ -120,7 +120,7 @@ Json parse_json(std::string_view text, const std::string& origin) {
 
 Json read_json(const std::filesystem::path& path) {
   constexpr std::size_t most_bytes = std::size_t{64} << 20;
-  return parse_json(read_file(path, most_bytes), path.string());
+  return parse_json(read_regular_file(path, most_bytes), path.string());
 }
 
 std::string as_json_text(const std::string& text) {
@@ -128,10 +128,20 @@ std::string as_json_text(const std::string& text) {
 }
 
 std::string as_line(const std::string& text) {
-  std::string line = as_json_text(text);
+  std::string line = printable(as_json_text(text));
   std::ranges::replace_if(
-      line, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, ' ');
+      line, [](char c) { return c == '\t' || c == '\n'; }, ' ');
   return line;
+}
+
+std::string printable(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]),
+               next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    if ((byte < ' ' && byte != '\t' && byte != '\n') || byte == 0x7f) text[i] = ' ';
+    if (byte == 0xc2 && next >= 0x80 && next < 0xa0) text.replace(i, 2, " ");
+  }
+  return text;
 }
 
 void write_json(const std::filesystem::path& path, const Json& value) {

@@ -26,6 +26,10 @@ std::string as_json_text(const std::string& text);
 /// The same with blanks for control characters: text as a line, or a part of one, that people see.
 std::string as_line(const std::string& text);
 
+/// The text with blanks for control characters other than tab and newline, those of C1 in UTF-8 included: a
+/// terminal would obey them.
+std::string printable(std::string text);
+
 /// Indents by two spaces; atomically (io/file.h). Numbers that are not finite become null, as JSON demands.
 void write_json(const std::filesystem::path& path, const Json& value);
 

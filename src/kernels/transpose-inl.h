@@ -36,10 +36,12 @@ HWY_INLINE void transpose_tile(D d, T* HWY_RESTRICT to, std::size_t ldt, const T
       for (std::size_t i = 0; i < 4; ++i) {
         const T* at = from + (r + i) * ldf + c;
         part[i] = hn::LoadDup128(d, at);
+        if constexpr (hn::MaxLanes(D()) > 4) {
 #pragma GCC unroll 4
-        for (std::size_t block = 1; block < hn::MaxLanes(d) / 4; ++block)
-          part[i] = hn::IfThenElse(hn::Lt(iota, hn::Set(d, static_cast<T>(4 * block))), part[i],
-                                   hn::LoadDup128(d, at + 4 * block * ldf));
+          for (std::size_t block = 1; block < hn::MaxLanes(d) / 4; ++block)
+            part[i] = hn::IfThenElse(hn::Lt(iota, hn::Set(d, static_cast<T>(4 * block))), part[i],
+                                     hn::LoadDup128(d, at + 4 * block * ldf));
+        }
       }
       const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, part[0], part[1]));
       const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, part[2], part[3]));

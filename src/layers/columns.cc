@@ -1,6 +1,7 @@
 #include "layers/columns.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/fail.h"
@@ -42,6 +43,11 @@ void Columns::set(std::span<float> parameters, std::span<const double> mean,
   write(deviation_, deviation, true);
   write(target_mean_, target_mean, false);
   write(target_deviation_, target_deviation, true);
+}
+
+bool Columns::owns(const ParameterPlace& place) const {
+  return std::ranges::any_of(std::array{&mean_, &deviation_, &target_mean_, &target_deviation_},
+                             [&](const ParameterPlace* own) { return own->offset() == place.offset(); });
 }
 
 bool Columns::is_unscaled() const {

@@ -25,6 +25,7 @@ class Columns {
     std::int64_t patch = 1;
 
     std::int64_t series() const { return columns / patch; }
+    bool operator==(const Shape&) const = default;
   };
 
   Columns(ParameterTable& table, const std::string& name, const Shape& shape);
@@ -56,6 +57,9 @@ class Columns {
 
   /// Standard deviation of target t.
   float deviation(std::int64_t t) const { return target_deviation_values_(t); }
+
+  /// Whether it is one of the statistics.
+  bool owns(const ParameterPlace& place) const;
 
   /// Whether all means are 0 and all deviations 1, as those of data that are normalised already.
   bool is_unscaled() const;

@@ -101,12 +101,15 @@ ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& 
     for (const Json& name : names) assets.class_names.push_back(name.get<std::string>());
   }
   if (const auto path = folder / tokenizer_file; std::filesystem::exists(path)) {
-    assets.tokenizer = read_file(path, most_tokenizer_bytes);
+    assets.tokenizer = read_regular_file(path, most_tokenizer_bytes);
     if (assets.tokenizer.empty())
       fail("model", "expected {} to be a model of SentencePiece, got an empty file", path.string());
   }
-  if (const auto path = folder / columns_file; std::filesystem::exists(path))
-    assets.columns = read_file(path, most_settings_bytes);
+  if (const auto path = folder / columns_file; std::filesystem::exists(path)) {
+    assets.columns = read_regular_file(path, most_settings_bytes);
+    if (assets.columns.empty())
+      fail("model", "expected {} to describe data, got an empty file", path.string());
+  }
   return assets;
 }
 

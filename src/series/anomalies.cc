@@ -26,11 +26,12 @@ std::vector<double> window_sums(const std::vector<double>& numbers, std::int64_t
   return result;
 }
 
-/// Means over the scores with a context among the last `window` ones. A score without stays as it is.
+/// Means over the known scores with a context among the last `window` ones, NaN where there are none. A score
+/// without a context stays as it is.
 std::vector<double> smoothed(const SeriesScores& scores, std::int64_t window) {
   std::vector<double> result = scores.rows, known = scores.rows, counts(known.size(), 1.0);
   for (std::size_t i = 0; i < known.size(); ++i)
-    if (!scores.has_context[i]) known[i] = counts[i] = 0;
+    if (!scores.has_context[i] || std::isnan(known[i])) known[i] = counts[i] = 0;
   known = window_sums(known, window);
   counts = window_sums(counts, window);
   for (std::size_t i = 0; i < known.size(); ++i)
@@ -126,13 +127,13 @@ Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& optio
   if (std::isnan(options.threshold)) {
     std::vector<double> sorted;
     for (std::size_t i = 0; i < static_cast<std::size_t>(calibrate); ++i)
-      if (scores.has_context[i]) sorted.push_back(result.scores[i]);
+      if (scores.has_context[i] && !std::isnan(result.scores[i])) sorted.push_back(result.scores[i]);
     std::ranges::sort(sorted);
     if (sorted.empty())
       fail<UsageError>(
           "score",
-          "expected a threshold, or more calibrating rows than those of the first step, which no "
-          "others stand before, got {}",
+          "expected a threshold, or calibrating rows with known numbers behind the first step, which no "
+          "others stand before, got {} rows",
           calibrate);
     result.threshold = threshold_of(sorted, options.quantile);
   }

@@ -45,16 +45,19 @@ void check_series_model(const char* command, const ModelConfig& config) {
                      config.patch, config.target_count() / (config.columns / config.patch));
 }
 
+void check_statistics(const char* command, const Model& model, const std::optional<RunColumns>& columns) {
+  const std::optional<Columns>& layer = network_of(model).columns();
+  if (!columns && layer && layer->shape().series() == 1 && layer->is_unscaled())
+    fail<UsageError>(
+        command, "expected a model with columns.json, with the statistics of each column, got one without");
+}
+
 SeriesInput series_input(const char* command, std::shared_ptr<const Model> model,
                          const std::optional<RunColumns>& columns, Series series, const std::string& origin) {
   SeriesInput input{std::move(model), std::move(series)};
   if (columns && columns->sound)
     fail<UsageError>(command, "{}: expected a model of a series, got one of sound", origin);
   if (columns) input.applied = columns->applied;
-  const std::optional<Columns>& layer = network_of(*input.model).columns();
-  if (!columns && layer && layer->shape().series() == 1 && layer->is_unscaled())
-    fail<UsageError>(
-        command, "expected a model with columns.json, with the statistics of each column, got one without");
   if (!input.applied.mean.empty() && input.row_columns() != 1)
     fail<UsageError>(
         command, "expected a model of one column, which columns.json with means stands for, got one of {}",

@@ -42,9 +42,12 @@ struct ModelSeries::Impl : SeriesInput {};
 /// for one whose steps have more rows than they predict.
 void check_series_model(const char* command, const ModelConfig& config);
 
+/// Throws UsageError, naming `command`, for a model that reads numbers which are normalised by statistics
+/// that its files, which `columns` are of, do not hold.
+void check_statistics(const char* command, const Model& model, const std::optional<RunColumns>& columns);
+
 /// The two together; `columns` are those of the model's files. Throws UsageError, naming `command`, for a
-/// series with another number of columns, and for a model whose statistics its files do not hold. `origin`
-/// stands for the series in errors.
+/// series with another number of columns. `origin` stands for the series in errors.
 SeriesInput series_input(const char* command, std::shared_ptr<const Model> model,
                          const std::optional<RunColumns>& columns, Series series, const std::string& origin);
 

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/quantile.h"
+#include "base/random.h"
 
 namespace linnet {
 
@@ -107,6 +108,14 @@ void SeriesPaths::read_context(std::int64_t rows, Pace& pace) {
   for (std::int64_t s = input_.streams(); s < session_.streams(); ++s) session_.fork(s, s % input_.streams());
 }
 
+std::uint64_t SeriesPaths::seed_of(std::int64_t stream) const {
+  const std::uint64_t seed = draws_.seed + static_cast<std::uint64_t>(stream / input_.streams());
+  if (input_.streams() == 1) return seed;
+  const auto column = static_cast<std::uint32_t>(stream % input_.streams());
+  const auto words = Random(seed, Draw::sampling, column).block(0);
+  return std::uint64_t{words[0]} << 32 | words[1];
+}
+
 void SeriesPaths::extend(std::int64_t first, std::int64_t count) {
   const std::int64_t streams = session_.streams(), patch = input_.patch();
   const bool last = first + count == draws_.steps;
@@ -115,7 +124,7 @@ void SeriesPaths::extend(std::int64_t first, std::int64_t count) {
       predicted(static_cast<std::size_t>(streams) * drawn.size());
   const double temperature = has_densities(input_) ? draws_.temperature : 0;
   for (std::int64_t s = 0; s < streams; ++s) {
-    draw_finite(session_, s, draws_.seed + static_cast<std::uint64_t>(s), drawn, temperature);
+    draw_finite(session_, s, seed_of(s), drawn, temperature);
     std::copy_n(drawn.begin(), count * row_columns_,
                 values_.begin() + (s * draws_.steps + first) * row_columns_);
   }

@@ -54,6 +54,9 @@ class SeriesPaths {
   Summary summary(std::int64_t step, std::int64_t column, const std::vector<std::int64_t>& intervals) const;
 
  private:
+  /// What a stream draws with. Columns that are streams of their own draw apart from each other.
+  std::uint64_t seed_of(std::int64_t stream) const;
+
   /// What a stream has drawn for a row of the series, as the model gives it.
   const float* row(std::int64_t stream, std::int64_t step) const;
 

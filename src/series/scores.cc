@@ -52,11 +52,11 @@ void take_step(const SeriesInput& input, NumberSession& session, std::int64_t ro
   }
 }
 
-/// The sum over the known numbers of a row.
+/// The sum over the known numbers of a row; NaN where it has none.
 double row_score(std::span<const double> numbers) {
-  double score = 0;
+  double score = unknown;
   for (const double number : numbers)
-    if (!std::isnan(number)) score += number;
+    if (!std::isnan(number)) score = number + (std::isnan(score) ? 0 : score);
   return score;
 }
 

@@ -25,9 +25,14 @@ std::optional<RunColumns> columns_of(const Model& model) {
   return RunColumns::parse(model.assets().columns, columns_file);
 }
 
+void check_model(const std::shared_ptr<const Model>& model) {
+  if (model == nullptr) fail<UsageError>("series", "expected a model, got none");
+  check_series_model("series", model->config());
+}
+
 /// The series of numbers in memory.
 Series series_of(View<const float> values, std::vector<std::string> names) {
-  if (values.rank() != 2 || values.size() == 0)
+  if (values.rank() != 2 || values.extent(0) < 1 || values.extent(1) < 1)
     fail<UsageError>("series", "expected numbers [rows, columns], neither of them 0, got {}",
                      to_string(values.shape()));
   Series series;
@@ -50,7 +55,7 @@ Series series_of(View<const float> values, std::vector<std::string> names) {
 }  // namespace
 
 ModelSeries::ModelSeries(std::shared_ptr<const Model> model, View<const float> values) {
-  check_series_model("series", model->config());
+  check_model(model);
   const auto columns = columns_of(*model);
   Series series = series_of(values, columns ? columns->names : std::vector<std::string>());
   impl_ = std::make_shared<const Impl>(
@@ -59,14 +64,15 @@ ModelSeries::ModelSeries(std::shared_ptr<const Model> model, View<const float> v
 
 ModelSeries ModelSeries::read(std::shared_ptr<const Model> model, const std::filesystem::path& csv,
                               const std::string& missing) {
-  check_series_model("series", model->config());
+  check_model(model);
   return parse(std::move(model), read_file(csv), csv.string(), missing);
 }
 
 ModelSeries ModelSeries::parse(std::shared_ptr<const Model> model, std::string_view csv,
                                const std::string& origin, const std::string& missing) {
-  check_series_model("series", model->config());
+  check_model(model);
   const auto columns = columns_of(*model);
+  check_statistics("series", *model, columns);
   DataOptions options{.kind = "series"};
   if (columns) columns->take_form(options);
   if (!missing.empty()) options.missing = missing;
@@ -91,6 +97,8 @@ std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& op
     fail<UsageError>("forecast", "expected steps in 1 … {}, got {}", most_steps, options.steps);
   if (options.samples < 1 || options.samples > most_samples)
     fail<UsageError>("forecast", "expected samples in 1 … {}, got {}", most_samples, options.samples);
+  if (!(options.temperature >= 0) || std::isinf(options.temperature))
+    fail<UsageError>("forecast", "expected a finite temperature of at least 0, got {}", options.temperature);
   if (options.context < 0)
     fail<UsageError>("forecast", "expected a context of at least 0 rows, got {}", options.context);
   const SeriesDraws draws{.samples = has_densities(input) ? options.samples : 1,

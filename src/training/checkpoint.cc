@@ -143,7 +143,7 @@ void write_state(const fs::path& folder, Json state) {
 Json read_state(const fs::path& folder) {
   const fs::path path = folder / state_file;
   constexpr std::size_t most_bytes = 1 << 20;
-  std::string text = read_file(path, most_bytes);
+  std::string text = read_regular_file(path, most_bytes);
   Json state = parse_json(text, path.string());
   const auto damaged = [&] { fail_damaged_state(path); };
   if (!state.is_object()) damaged();
@@ -194,20 +194,48 @@ Json read_whole_state(const fs::path& folder) {
   return state;
 }
 
-/// Throws Error where writing a checkpoint would delete other files.
-void check_replaceable(const fs::path& folder) {
+/// Throws Error where replacing or deleting a folder would delete files whose names are not `known`.
+void check_files(const fs::path& folder, const char* kind, bool (*known)(const std::string& name)) {
   look_at_folders("checkpoint", [&] {
     if (!fs::is_directory(folder)) return;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       const fs::path name = entry.path().filename();
-      if (!is_of_checkpoint(name))
-        fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one with {}",
-             folder.string(), name.string());
+      if (!known(name))
+        fail("checkpoint", "expected {} to be a new or empty folder or {}, got one with {}", folder.string(),
+             kind, name.string());
     }
   });
 }
 
+void check_replaceable(const fs::path& folder) { check_files(folder, "a checkpoint", is_of_checkpoint); }
+
+/// Deletes a checkpoint, or the link to one alone.
+void remove_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  if (fs::is_symlink(folder, error)) {
+    if (!fs::remove(folder, error))
+      fail("checkpoint", "cannot remove {}: {}", folder.string(), error.message());
+    return;
+  }
+  check_replaceable(folder);
+  remove_folder(folder);
+}
+
 }  // namespace
+
+void check_not_a_model(const fs::path& folder) {
+  look_at_folders("checkpoint", [&] {
+    if (fs::is_directory(folder) && !fs::is_empty(folder) && !fs::exists(folder / state_file))
+      fail("checkpoint", "expected {} to be a new or empty folder or a checkpoint, got one without {}",
+           folder.string(), state_file);
+  });
+}
+
+void check_best(const fs::path& folder) {
+  check_files(folder, "the model of the best evaluation", [](const std::string& name) {
+    return name == evaluation_file || (is_of_checkpoint(name) && name != state_file && name != moments_file);
+  });
+}
 
 void write_checkpoint(const fs::path& destination, const TrainingProgress& progress,
                       const ModelConfig& config, const TrainingOptions& options, const ParameterTable& table,
@@ -314,15 +342,14 @@ fs::path Checkpoints::path(std::int64_t step) const { return folder_ / std::to_s
 
 void Checkpoints::written(std::int64_t step) { with_fault_.erase(step); }
 
-void Checkpoints::keep(std::int64_t count,
-                       const std::function<void(const std::string& fault)>& report) const {
+void Checkpoints::keep(std::int64_t count, const std::function<void(const std::string& fault)>& report) {
   const std::vector<std::int64_t> all = steps();
   for (auto step = all.rbegin(); step != all.rend(); ++step) {
     if (count <= 0) {
       try {
-        remove_folder(path(*step));
+        remove_checkpoint(path(*step));
       } catch (const Error& error) {
-        report(error.what());
+        if (not_removed_.insert(*step).second) report(error.what());
       }
     }
     if (!with_fault_.contains(*step)) --count;

@@ -53,6 +53,14 @@ TrainingProgress read_checkpoint(const std::filesystem::path& folder, const Mode
 /// whole where their files can be read.
 void check_checkpoint(const std::filesystem::path& folder);
 
+/// Throws Error where a folder that is not empty holds no checkpoint, but perhaps a model.
+void check_not_a_model(const std::filesystem::path& folder);
+
+/// Throws Error where the folder of the best model of a run holds files that such a folder does not have, and
+/// which replacing it would delete.
+void check_best(const std::filesystem::path& folder);
+inline constexpr const char* evaluation_file = "evaluation.json";
+
 /// Where the checkpoints of a run are: `folder`/checkpoints/STEP.
 class Checkpoints {
  public:
@@ -74,14 +82,15 @@ class Checkpoints {
   void written(std::int64_t step);
 
   /// Deletes all but the newest `count`, among which those with a fault do not count, and what killed
-  /// programs left of others. `report` receives why one cannot be deleted; the others are.
-  void keep(std::int64_t count, const std::function<void(const std::string& fault)>& report) const;
+  /// programs left of others. Of a link that alone is deleted, and a folder with other files than those of a
+  /// checkpoint stays. `report` receives, once, why one cannot be deleted; the others are.
+  void keep(std::int64_t count, const std::function<void(const std::string& fault)>& report);
 
  private:
   std::vector<std::int64_t> steps() const;
 
   std::filesystem::path folder_;
-  std::set<std::int64_t> with_fault_;
+  std::set<std::int64_t> with_fault_, not_removed_;
 };
 
 }  // namespace linnet

@@ -391,6 +391,7 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   const auto check_size = [&](const char* what, std::size_t size, std::int64_t each) {
     const auto found = static_cast<std::int64_t>(size);
     if (each == 0 ? found == 0 : found / each == batch.examples && found % each == 0) return;
+    if (each == 0) fail<UsageError>(operation, "expected no {} for this model, got {}", what, size);
     fail<UsageError>(operation, "expected {} for {} examples of {}, got {}", what, batch.examples, each,
                      size);
   };

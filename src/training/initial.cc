@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "layers/columns.h"
 #include "linnet/training.h"
 #include "model/access.h"
+#include "model/network.h"
 
 namespace linnet {
 
@@ -21,15 +23,24 @@ std::int64_t shared_tokens(const std::string& name, const ModelConfig& one, cons
   return 0;
 }
 
+/// Whether two models count their real numbers from the same scale; true where neither has any.
+bool same_columns(const std::optional<Columns>& one, const std::optional<Columns>& other) {
+  return one.has_value() == other.has_value() && (!one || one->shape() == other->shape());
+}
+
 }  // namespace
 
-std::vector<std::string> start_from(std::span<float> values, const ParameterTable& table,
+std::vector<std::string> start_from(std::span<float> values, const Network& network,
                                     const ModelConfig& config, const Model& model, std::uint64_t seed) {
+  const ParameterTable& table = network.table();
   table.initialise(values, seed);
+  const std::optional<Columns>& columns = network.columns();
+  const bool same_scale = same_columns(columns, network_of(model).columns());
   const auto& given = network_of(model).table().rows();
   const Tensor all = values_of(model);
   std::vector<std::string> differences;
   for (const ParameterTable::Row& row : table.rows()) {
+    if (!same_scale && columns && columns->owns(row.place)) continue;
     const auto found = std::ranges::find(given, row.name, &ParameterTable::Row::name);
     const auto copy = [&](std::int64_t count) {
       std::copy_n(all.span<float>().data() + found->place.offset(), count,
@@ -59,7 +70,7 @@ std::shared_ptr<const Model> adapt_model(const Model& model, const ModelConfig& 
                                          std::vector<std::string>* differences) {
   const Network network(config, model.feature_map());
   Tensor values = Tensor::of<float>({network.table().size()});
-  std::vector<std::string> found = start_from(values.span<float>(), network.table(), config, model, seed);
+  std::vector<std::string> found = start_from(values.span<float>(), network, config, model, seed);
   if (differences != nullptr) *differences = std::move(found);
   return make_model(config, std::move(values), model.feature_map());
 }

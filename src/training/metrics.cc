@@ -32,7 +32,7 @@ std::optional<std::int64_t> step_of(const Json& line) {
 Metrics::Metrics(const std::filesystem::path& run) : path_(run / "metrics.jsonl") {}
 
 std::int64_t Metrics::begin(std::int64_t step, bool evaluation_due, const Json& first) const {
-  const std::string old = std::filesystem::exists(path_) ? read_file(path_) : "";
+  const std::string old = std::filesystem::exists(path_) ? read_regular_file(path_) : "";
   const std::string heading = first.dump() + "\n";
   std::string kept;
   std::istringstream lines(old);

@@ -226,6 +226,7 @@ class Run {
   }
 
   void begin_files(const Found& found) {
+    check_best(folder_ / "best");
     if (found.step >= 0) keep_checkpoints();  // first: it may make room for the rest
     call(callbacks_.on_begin);
     // The run may have been killed between its checkpoint and its own model, which no later step need write
@@ -388,11 +389,12 @@ class Run {
 
   void write_best(const Evaluation& evaluation) const {
     check_lock();
+    check_best(folder_ / "best");
     AtomicFolder best(folder_ / "best");
     trainer_.write_model(best.path());
-    write_json(best.path() / "evaluation.json", Json{{"step", trainer_.steps()},
-                                                     {"validation_bits", evaluation.bits},
-                                                     {"validation_tokens", evaluation.tokens}});
+    write_json(best.path() / evaluation_file, Json{{"step", trainer_.steps()},
+                                                   {"validation_bits", evaluation.bits},
+                                                   {"validation_tokens", evaluation.tokens}});
     best.commit();
   }
 

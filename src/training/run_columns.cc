@@ -42,7 +42,9 @@ RunColumns RunColumns::of(const Dataset& dataset) {
 std::optional<RunColumns> RunColumns::read(const fs::path& folder) {
   const fs::path path = folder / columns_file;
   if (!fs::exists(path)) return {};
-  return parse(read_file(path, most_settings_bytes), path.string());
+  const std::string text = read_regular_file(path, most_settings_bytes);
+  if (text.empty()) fail("model", "expected {} to describe data, got an empty file", path.string());
+  return parse(text, path.string());
 }
 
 std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::string& origin) {

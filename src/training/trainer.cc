@@ -8,10 +8,12 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "kernels/elementwise.h"
 #include "model/access.h"
 #include "model/files.h"
+#include "training/checkpoint.h"
 #include "training/config.h"
 #include "training/examples.h"
 #include "training/initial.h"
@@ -89,10 +91,11 @@ Trainer::Impl::Impl(Context& context, const ModelConfig& config, const TrainingO
   check_ranks(ranks_, options);
   const std::uint64_t seed = static_cast<std::uint64_t>(options.seed);
   if (initial != nullptr)
-    require_same_parameters(start_from(values_.span<float>(), network_.table(), config, *initial, seed));
+    require_same_parameters(start_from(values_.span<float>(), network_, config, *initial, seed));
   else
     network_.table().initialise(values_.span<float>(), seed);
   pack();
+  if (network_.columns() && !network_.columns()->is_unscaled()) scale_ = Scale::of_initial;
 }
 
 StepReport Trainer::Impl::step(const Batch& batch) {
@@ -162,6 +165,7 @@ StepReport Trainer::Impl::step_in_order(const Dataset& dataset) {
 
 StepReport Trainer::Impl::step(const Dataset& dataset) {
   check_training_data(config_, options_, dataset);
+  take_missing_scale(dataset);
   return step_in_order(dataset);
 }
 
@@ -170,6 +174,7 @@ StepReport Trainer::Impl::step(const Dataset& dataset, std::span<const std::int6
   for (const std::int64_t index : indices)
     if (index < 0 || index >= dataset.size())
       fail<UsageError>(operation, "expected indices in 0 … {}, got {}", dataset.size() - 1, index);
+  take_missing_scale(dataset);
   return step_of(
       dataset, std::ssize(indices), [&](std::int64_t i) { return indices[static_cast<std::size_t>(i)]; },
       progress_.examples);
@@ -247,6 +252,10 @@ SegmentedTransformer& Trainer::Impl::transformer_for(std::int64_t examples) {
   if (!transformer_ || examples > reserved_) {
     transformer_.reset();  // its memory goes before the new one's is taken, which may fail
     reserved_ = 0;
+    if (feature_map_ == nullptr)  // the configuration does not say how many features the user's own has
+      require_memory(fmt::format("a pass of {} examples", examples),
+                     sizeof(float) * SegmentedTransformer::floats(config_, examples, own_length(),
+                                                                  bounds_of(options_), options_.precision));
     transformer_.emplace(network_, examples, own_length(), bounds_of(options_));
     reserved_ = examples;
   }
@@ -275,6 +284,11 @@ void Trainer::Impl::set_columns(const ColumnStatistics& columns, const ColumnSta
   if (steps() > 0)
     fail<UsageError>(operation, "expected the scale of the columns before the first update, got it after {}",
                      steps());
+  write_columns(columns, targets);
+  scale_ = Scale::given;
+}
+
+void Trainer::Impl::write_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
   network_.columns()->set(values_.span<float>(), columns.mean, columns.deviation, targets.mean,
                           targets.deviation);
   pack();
@@ -286,9 +300,17 @@ void Trainer::Impl::set_assets(ModelAssets assets) {
 }
 
 void Trainer::Impl::set_scale_of(const Dataset& dataset) {
-  if (adapted_ || steps() > 0 || config_.columns == 0) return;
-  set_columns(dataset.column_statistics(),
-              config_.target_count() > 0 ? dataset.target_statistics() : ColumnStatistics());
+  if (steps() > 0 || config_.columns == 0) return;
+  // The scale of an initial model is not that of data which are normalised already.
+  const bool normalised = !dataset.applied_statistics().mean.empty();
+  if (scale_ == Scale::given || (scale_ == Scale::of_initial && !normalised)) return;
+  write_columns(dataset.column_statistics(),
+                config_.target_count() > 0 ? dataset.target_statistics() : ColumnStatistics());
+  scale_ = Scale::of_data;
+}
+
+void Trainer::Impl::take_missing_scale(const Dataset& dataset) {
+  if (scale_ == Scale::none && !dataset.column_statistics().mean.empty()) set_scale_of(dataset);
 }
 
 void Trainer::Impl::set_assets_of(const Dataset& dataset) {
@@ -319,6 +341,7 @@ void Trainer::Impl::restore(const std::filesystem::path& folder) {
   if (!assets.class_names.empty()) assets_.class_names = std::move(assets.class_names);
   if (!assets.tokenizer.empty()) assets_.tokenizer = std::move(assets.tokenizer);
   if (!assets.columns.empty()) assets_.columns = std::move(assets.columns);
+  scale_ = Scale::given;
   saved(folder);
   pack();
 }
@@ -344,7 +367,10 @@ StepReport Trainer::step(const Dataset& dataset, std::span<const std::int64_t> i
   return impl_->step(dataset, indices);
 }
 std::int64_t Trainer::steps() const { return impl_->steps(); }
-void Trainer::save(const std::filesystem::path& folder) const { impl_->save(folder); }
+void Trainer::save(const std::filesystem::path& folder) const {
+  check_not_a_model(folder);
+  impl_->save(folder);
+}
 void Trainer::restore(const std::filesystem::path& folder) { impl_->restore(folder); }
 void Trainer::set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
   impl_->set_columns(columns, targets);

@@ -38,7 +38,7 @@ class LINNET_HIDDEN Trainer::Impl {
 
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   void set_assets(ModelAssets assets);
-  /// The scale of real numbers in the training data, unless there is one from a model or a checkpoint.
+  /// The scale of real numbers in the training data, unless one was given.
   void set_scale_of(const Dataset& dataset);
   void set_assets_of(const Dataset& dataset);
   void set_data(const Dataset& dataset);
@@ -62,6 +62,9 @@ class LINNET_HIDDEN Trainer::Impl {
   bool adapted() const { return adapted_; }
 
  private:
+  /// Where the scale of real numbers is from: `given` by the caller or a checkpoint.
+  enum class Scale { none, of_data, of_initial, given };
+
   /// Of the examples of an update, on all ranks.
   struct Sizes {
     std::int64_t examples = 0, steps = 0, counted = 0;
@@ -79,6 +82,9 @@ class LINNET_HIDDEN Trainer::Impl {
   PassRange own_passes();
   std::int64_t own_length() const { return config_.length / options_.sequence_ranks; }
   /// The `count` examples index(i), which are the examples `first` + i of the run.
+  void write_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
+  /// Before the first update with a dataset of which nothing else was taken.
+  void take_missing_scale(const Dataset& dataset);
   StepReport step_of(const Dataset& dataset, std::int64_t count, const Examples::Index& index,
                      std::int64_t first);
   Sizes sizes_of_all(const Batch& batch);
@@ -105,6 +111,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Tensor values_, gradients_;
   Optimiser optimiser_;
   bool adapted_;
+  Scale scale_ = Scale::none;
   std::optional<SegmentedTransformer> transformer_;  ///< for passes of up to `reserved_` examples
   std::int64_t reserved_ = 0;
   std::optional<Groups> groups_;

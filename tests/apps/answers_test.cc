@@ -153,8 +153,7 @@ TEST_F(Scores, StepsWithoutContextAreNoAnomaliesAndGiveNoThreshold) {
   EXPECT_NEAR(smoothed_[4], exact[4], 1e-5 * std::abs(exact[4]));
   EXPECT_NEAR(smoothed_[5], (exact[4] + exact[5]) / 2, 1e-5 * std::abs(exact[4] + exact[5]));
   EXPECT_LT(json["threshold"].get<double>(), *std::max_element(exact.begin(), exact.begin() + 4));
-  refuses(usage, {"score", path("run"), "--calibrate", "4"},
-          {"a threshold", "those of the first step", "got 4"});
+  refuses(usage, {"score", path("run"), "--calibrate", "4"}, {"a threshold", "the first step", "got 4"});
   EXPECT_EQ(score({"--data", folder_.file("few.csv", "time,wave,ramp\n1,2,3\n").string(), "--threshold",
                    "-1000"})["anomalies"]
                 .size(),

@@ -236,6 +236,19 @@ TEST_F(Encoder, RowsOfTokensAreThoseOfTheLibrary) {
   }
 }
 
+// The class is an input of such a model, and would be all that a probe finds.
+TEST(Embed, RowsKnowNothingOfTheLabel) {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "rows.safetensors").string(), model = TinyModels::get().digits();
+  succeed({"embed", model, "--data", "digits", "--examples", "8", "--per-token", "--out", file});
+  const Tensor rows = Safetensors::read(file).tensor("embeddings"),
+               labels = Safetensors::read(file).tensor("labels");
+  const auto of = labels.span<std::int64_t>();
+  ASSERT_FALSE(std::ranges::equal(of.subspan(1), of.first(of.size() - 1))) << "examples of one label";
+  const auto first = [&](std::int64_t i) { return std::span(rows.view<float>().at(i), 16); };
+  for (std::int64_t i = 1; i < 8; ++i) EXPECT_TRUE(std::ranges::equal(first(i), first(0))) << i;
+}
+
 TEST_F(Encoder, EmbeddingsNameTheSequenceOfTheFile) {
   // Of 12 tokens in an example the second has 2 pieces, the last one 3.
   folder_.file("long.fasta", ">a\nACD\n>b\nACDEFGHIKLMNPQRST\n>c\nA\n>d\nACDEFGHIKLMNPQRSTVWYACDEFGHIKLMN\n");

@@ -2,6 +2,7 @@
 // runs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
@@ -18,6 +19,7 @@
 #include "io/json.h"
 #include "io/png.h"
 #include "io/temporary_folder.h"
+#include "linnet/version.h"
 
 namespace linnet {
 namespace {
@@ -74,7 +76,7 @@ TEST_F(Runs, FolderIsCompleteBeforeTheFirstUpdate) {
   for (const std::string& line :
        {"path = \"" + path("data.txt") + "\"", "bytes = " + std::to_string(some_text().size()),
         std::string("files = 1"), std::string("vocabulary = 256"), std::string("steps = 0"),
-        std::string("--set training.steps=0"), std::string("version = \"0.1.0\"")})
+        std::string("--set training.steps=0"), "version = \"" + std::string(version()) + "\""})
     EXPECT_THAT(record, HasSubstr(line));
 }
 
@@ -557,6 +559,28 @@ TEST_F(Runs, CheckpointsAndFoldersThatCannotBeReadAreNoRuns) {
   const Ended ended = succeed({"runs", path("all"), "--json"});
   EXPECT_EQ(json_of(ended).size(), 1u);
   EXPECT_EQ(ended.err, "");
+}
+
+TEST_F(Runs, PipesInTheirFoldersAreNotWaitedFor) {
+  begin("all/a");
+  begin("all/b");
+  fs::remove(path("all/b/metrics.jsonl"));
+  ASSERT_EQ(mkfifo(path("all/b/metrics.jsonl").c_str(), 0600), 0);
+  EXPECT_THAT(succeed({"runs", path("all")}).out, HasSubstr("a"));
+  for (const char* file : {"run.toml", "config.json"}) {
+    fs::remove(path("all/a/" + std::string(file)));
+    ASSERT_EQ(mkfifo(path("all/a/" + std::string(file)).c_str(), 0600), 0);
+    refuses(failed, {"evaluate", path("all/a")}, {"pipe", file});
+  }
+}
+
+// A terminal would obey them.
+TEST_F(Runs, ControlCharactersOfNamesAndDataAreNotPrinted) {
+  for (const Ended& ended :
+       {run_linnet({"inspect", path("a\x1b[31mb")}), run_linnet({"runs", "--\x1b]0;x\a"})}) {
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err, Not(HasSubstr("\x1b")));
+  }
 }
 
 TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {

@@ -93,6 +93,8 @@ TEST(Series, ASampleDependsOnItsNumberAlone) {
     const auto many = forecast(series, {.steps = 5, .samples = 6}),
                few = forecast(series, {.steps = 5, .samples = 2});
     EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+    const auto alone = forecast(series, {.steps = 5, .samples = 1, .seed = 4});
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), many.begin() + 4 * 5 * 2));
     EXPECT_NE(forecast(series, {.steps = 5, .samples = 2, .seed = 1}), few);
   }
 }
@@ -135,6 +137,32 @@ TEST(Series, ColumnsApartAreInTheUnitsOfTheData) {
   EXPECT_TRUE(scores.has_context[1]);
 }
 
+TEST(Series, ColumnsApartDrawApart) {
+  std::vector<float> values;
+  for (int i = 0; i < 50; ++i) values.insert(values.end(), {10 + 0.2f * i, -200 + 5.0f * i});  // alike
+  const auto drawn = forecast(ModelSeries(apart(), view(values)), {.steps = 1, .samples = 1});
+  EXPECT_GT(std::abs((drawn[0] - 10) / 2 - (drawn[1] + 200) / 50), 1e-3);
+}
+
+TEST(Series, NumbersOfAModelWithoutStatisticsAreTakenAsTheyAre) {
+  ModelConfig config = together();
+  config.columns = 1;
+  const Network network(config);
+  Tensor values = values_with_deviations(network, seed);
+  const std::vector<double> zero = {0}, one = {1};
+  network.columns()->set(values.span<float>(), zero, one, zero, one);
+  const auto model = make_model(config, std::move(values));
+  const std::vector<float> numbers = rows(30, 1);
+  const SeriesScores scores = score(ModelSeries(model, view(numbers, 1)));
+  NumberSession session(model, 1);
+  float mean = 0, scale = 0, freedom = 0;
+  session.densities(0, {&mean, 1}, {&scale, 1}, {&freedom, 1});
+  EXPECT_NEAR(scores.rows[0], -log_density(numbers[0], mean, scale, freedom), 1e-5);
+  // A file may be one of numbers that are to be normalised.
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries::parse(model, "a\n1\n2\n", "a.csv"); }),
+              HasSubstr("columns.json"));
+}
+
 // The rows of a step are predicted together; those that fill no step are scored, too.
 TEST(Series, StepsOfSeveralRows) {
   const std::vector<float> values = rows(21);
@@ -153,6 +181,9 @@ TEST(Series, NumbersThatAreNotKnownHaveNoScore) {
   EXPECT_TRUE(std::isnan(scores.numbers[2 * 10]));
   EXPECT_EQ(scores.rows[10], scores.numbers[2 * 10 + 1]);
   EXPECT_EQ(std::ranges::count_if(scores.numbers, [](double x) { return std::isnan(x); }), 1);
+
+  values[2 * 10 + 1] = none;
+  EXPECT_TRUE(std::isnan(score(ModelSeries(model_of(together()), view(values))).rows[10]));
 }
 
 TEST(Series, ScoresThatAreNotFiniteAreErrors) {
@@ -210,10 +241,19 @@ TEST(Series, ModelsAndNumbersThatDoNotFitAreRefused) {
   const std::vector<float> values = rows(30);
   EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(random_model(tiny_config(), seed), view(values)); }),
               HasSubstr("one of tokens"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(nullptr, view(values)); }), HasSubstr("got none"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries::parse(nullptr, "a\n1\n", "a.csv"); }),
+              HasSubstr("got none"));
+  EXPECT_THAT(error_of<UsageError>([&] { ModelSeries::parse(model, "a,b\n1,2\n", "a.csv", "zero"); }),
+              HasSubstr("data.missing"));
   EXPECT_THAT(error_of<UsageError>([&] { ModelSeries(model, view(values, 3)); }),
               HasSubstr("expected 2 columns"));
   EXPECT_THAT(error_of<UsageError>([&] {
                 ModelSeries(model, View<const float>(values.data(), {0, 2}));
+              }),
+              HasSubstr("neither of them 0"));
+  EXPECT_THAT(error_of<UsageError>([&] {
+                ModelSeries(model, View<const float>(values.data(), {-3, -2}));
               }),
               HasSubstr("neither of them 0"));
   std::vector<float> infinite = values;
@@ -225,7 +265,10 @@ TEST(Series, ModelsAndNumbersThatDoNotFitAreRefused) {
   EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.samples = 1 << 17}); }),
               HasSubstr("samples in 1"));
   EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.context = -1}); }), HasSubstr("context"));
-  EXPECT_THAT(error_of<UsageError>([&] { forecast(series, {.temperature = -1}); }), HasSubstr("temperature"));
+  ModelConfig means = together();
+  means.value_head = ValueDistribution::squared_error;
+  for (const ModelSeries& any : {series, ModelSeries(model_of(means), view(values))})
+    EXPECT_THAT(error_of<UsageError>([&] { forecast(any, {.temperature = -1}); }), HasSubstr("temperature"));
 }
 
 TEST(Series, WhatProgressThrowsEndsTheWork) {
@@ -266,6 +309,29 @@ TEST(Anomalies, MeansOverAWindowLeaveOutRowsWithoutAContext) {
   EXPECT_THAT(found.scores, ElementsAre(99, 1, 2, 4, 3));
   ASSERT_EQ(found.found.size(), 1u);
   EXPECT_EQ(found.found[0].first, 3);
+}
+
+// A gap among low scores is no anomaly, and not part of what is usual.
+TEST(Anomalies, RowsThatAreNotKnownTakeNoPart) {
+  std::vector<double> numbers(2000, -10);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += 0.1 * std::sin(static_cast<double>(i));
+  const Anomalies whole = find_anomalies(scores_of(numbers), {.quantile = 0.5});
+  for (std::size_t i = 900; i < 920; ++i) numbers[i] = none;
+  numbers[1500] = 3;
+  const SeriesScores scores = scores_of(numbers);
+  const Anomalies gap = find_anomalies(scores, {.quantile = 0.9999}),
+                  smooth = find_anomalies(scores, {.window = 4, .quantile = 0.9999});
+  EXPECT_NEAR(find_anomalies(scores, {.quantile = 0.5}).threshold, whole.threshold, 0.01);
+  ASSERT_EQ(gap.found.size(), 1u);
+  EXPECT_EQ(gap.found[0].first, 1500);
+  EXPECT_TRUE(std::isnan(gap.scores[905]));
+  EXPECT_TRUE(std::isnan(smooth.scores[905]));
+  EXPECT_NEAR(smooth.scores[901], -10, 0.1);  // of the two rows before the gap
+  EXPECT_FALSE(std::isnan(smooth.scores[920]));
+  ASSERT_EQ(smooth.found.size(), 1u);
+  EXPECT_EQ(smooth.found[0].first, 1500);
+  const SeriesScores nothing = scores_of(std::vector<double>(50, none));
+  EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(nothing); }), HasSubstr("known numbers"));
 }
 
 TEST(Anomalies, TheThresholdIsAQuantileOfTheCalibratingRows) {

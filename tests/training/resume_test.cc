@@ -1,4 +1,5 @@
 // Runs that are stopped or killed, and go on.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,6 +14,7 @@ namespace linnet {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 TEST(Resume, EndsInTheBitsOfARunThatNeverStopped) {
   for (const OptimiserKind optimiser : {OptimiserKind::adamw, OptimiserKind::radam}) {
@@ -501,6 +503,32 @@ TEST_F(StoppedRun, RefusesMomentsThatAreNotFinite) {
   Trainer trainer(any_context(), trained_config(), tiny_options());
   const std::string message = error_of([&] { trainer.restore(folder); });
   EXPECT_NE(message.find("finite numbers in v of"), std::string::npos) << message;
+}
+
+// A run's folder may have been changed by its owner, or come from somebody else.
+TEST_F(StoppedRun, DeletesNothingThatIsNotItsOwn) {
+  Folder elsewhere("elsewhere");
+  fs::create_directory(elsewhere / "photos");
+  write_file_atomically(elsewhere / "photos/a.jpg", "a");
+  const fs::path folder = copy();
+  fs::create_directory_symlink(elsewhere / "photos", folder / "checkpoints/1");
+  fs::copy(checkpoint(folder, 5), checkpoint(folder, 2), fs::copy_options::recursive);
+  write_file_atomically(checkpoint(folder, 2) / "notes.txt", "mine");
+  fs::remove_all(folder / "best");
+  fs::create_directory_symlink(elsewhere / "photos", folder / "best");
+  EXPECT_THAT(error_of([&] { run(folder, trained_config(), tiny_options(), true); }), HasSubstr("a.jpg"));
+  fs::remove(folder / "best");
+
+  int told = 0;
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) {
+    told += message.find("notes.txt") != std::string::npos ? 1 : 0;
+  };
+  EXPECT_TRUE(run(folder, trained_config(), tiny_options(), true, callbacks).finished);
+  EXPECT_EQ(steps_of(folder), (std::set<std::string>{"2", "10", "12"}));
+  EXPECT_EQ(read_file(checkpoint(folder, 2) / "notes.txt"), "mine");
+  EXPECT_EQ(read_file(elsewhere / "photos/a.jpg"), "a");
+  EXPECT_EQ(told, 1);
 }
 
 TEST(Checkpoints, AreModelsAndOnlyTheNewestStay) {

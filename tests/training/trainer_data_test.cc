@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/access.h"
 #include "support/contexts.h"
 #include "support/runs.h"
 
@@ -49,6 +50,18 @@ void expect_same_parameters(const Trainer& trainer, const std::filesystem::path&
   EXPECT_EQ(weights_of(saved / "checkpoint"), weights_of(folder));
   EXPECT_EQ(read_file(saved / "checkpoint/optimiser.safetensors"),
             read_file(folder / "checkpoints/12/optimiser.safetensors"));
+}
+
+/// The statistics of real numbers.
+std::vector<float> scale_of(const Trainer& trainer) {
+  const auto model = trainer.model();
+  const Tensor values = values_of(*model);
+  std::vector<float> scale;
+  for (const ParameterTable::Row& row : network_of(*model).table().rows())
+    if (row.name.starts_with("columns."))
+      scale.insert(scale.end(), values.span<float>().data() + row.place.offset(),
+                   values.span<float>().data() + row.place.offset() + row.count);
+  return scale;
 }
 
 ModelConfig of_numbers(ModelConfig config) {
@@ -123,6 +136,45 @@ TEST(Trainer, KeepsTheScaleOfACheckpoint) {
   next.restore(folder / "checkpoint");
   next.set_data(wider);
   EXPECT_EQ(values_of(next), values_of(first));
+
+  // Also before the first update.
+  Trainer begun(any_context(), config, tiny_options());
+  begun.set_data(numbers);
+  begun.save(folder / "begun");
+  next.restore(folder / "begun");
+  next.set_data(wider);
+  EXPECT_EQ(values_of(next), values_of(begun));
+}
+
+TEST(Trainer, TakesTheScaleThatAnInitialModelDoesNotHave) {
+  const NumberRows numbers, wider(10);
+  const ModelConfig config = of_numbers(trained_config());
+  ModelConfig nearer = config;
+  nearer.targets = 0;  // those of one step
+  Trainer other(any_context(), nearer, tiny_options()), fresh(any_context(), config, tiny_options());
+  other.set_columns({{1, 2}, {3, 4}}, {{1, 2}, {3, 4}});
+  fresh.set_data(wider);
+  for (const auto& initial :
+       {adapt_model(*other.model(), config, 1), std::shared_ptr<const Model>(Model::random(config, 5))}) {
+    Trainer trainer(any_context(), config, tiny_options(), initial);
+    trainer.set_data(wider);
+    EXPECT_EQ(scale_of(trainer), scale_of(fresh));
+  }
+}
+
+TEST(Trainer, TakesAScaleThatWasNotSetFromItsFirstExamples) {
+  const NumberRows numbers, wider(10);
+  const ModelConfig config = of_numbers(trained_config());
+  Trainer set(any_context(), config, tiny_options()), not_set(any_context(), config, tiny_options()),
+      given(any_context(), config, tiny_options());
+  set.set_data(numbers);
+  given.set_columns({{1, 2}, {3, 4}}, {{1, 2, 3, 4}, {3, 4, 5, 6}});
+  const std::vector<float> before = scale_of(given);
+  for (Trainer* trainer : {&set, &not_set, &given}) trainer->step(numbers);
+  EXPECT_EQ(values_of(set), values_of(not_set));
+  EXPECT_EQ(scale_of(given), before);
+  not_set.step(wider);
+  EXPECT_EQ(scale_of(set), scale_of(not_set));
 }
 
 TEST(Trainer, TakesBatchesInOrderWhateverOthersTook) {

@@ -6,7 +6,9 @@
 #include <limits>
 #include <numbers>
 
+#include "base/memory.h"
 #include "kernels/dense.h"
+#include "model/segments.h"
 #include "reference/transformer.h"
 #include "support/contexts.h"
 #include "support/feature_maps.h"
@@ -421,6 +423,22 @@ TEST(Trainer, SavesOverCheckpointsAndNothingElse) {
   for (const auto& place : {folder.path(), folder / "checkpoint", folder / "checkpoint/thesis.txt"})
     error_of([&] { trainer.save(place); });
   EXPECT_EQ(read_file(folder / "checkpoint/thesis.txt"), "precious");
+
+  other.model()->save(folder / "model");
+  EXPECT_THAT(error_of([&] { trainer.save(folder / "model"); }), HasSubstr("without state.json"));
+  EXPECT_EQ(by_name(*Model::load(folder / "model")), by_name(*other.model()));
+}
+
+TEST(Trainer, RefusesPassesThatTheMemoryCannotHold) {
+  ModelConfig config = tiny_config();
+  config.width = 256;
+  const double each = sizeof(float) * SegmentedTransformer::floats(config, 1, config.length, {}, {});
+  const auto examples = static_cast<std::int64_t>(2 * available_memory() / each);
+  Trainer trainer(any_context(), config, tiny_options());
+  EXPECT_THAT(error_of<OutOfMemoryError>([&] { trainer.step(Owned(config, examples, 6, seed).batch()); }),
+              HasSubstr("a pass of"));
+  trainer.step(Owned(config, 2, 6, seed).batch());
+  EXPECT_EQ(trainer.steps(), 1);
 }
 
 TEST(Trainer, RestoresTheAssetsOfACheckpoint) {
