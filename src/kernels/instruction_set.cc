@@ -16,14 +16,15 @@ namespace {
 
 constexpr std::int64_t plain_targets = HWY_SCALAR | HWY_EMU128;
 
-// Targets that were compiled and that this machine has, the best first; the plain one always is.
+// Targets that were compiled and that this machine has, the best first; the plain one always is where Highway
+// has no target that all processors have, as SSE2.
 std::vector<std::int64_t> usable_targets() {
   std::vector<std::int64_t> targets;
   // The best target has the lowest bit.
   for (std::int64_t rest = hwy::SupportedTargets() & HWY_TARGETS & ~plain_targets; rest != 0;
        rest &= rest - 1)
     targets.push_back(rest & -rest);
-  targets.push_back(HWY_TARGETS & plain_targets);
+  if ((HWY_TARGETS & plain_targets) != 0) targets.push_back(HWY_TARGETS & plain_targets);
   return targets;
 }
 
