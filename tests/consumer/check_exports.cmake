@@ -1,5 +1,5 @@
 # The shared library exports what the public headers declare, and nothing else: names of linnet:: and linnet_ that stand in
-# the headers, and weak instantiations of the standard library's templates.
+# the headers, and weak instantiations of templates of the standard library and of fmt.
 # LIBRARY, NM, HEADERS.
 cmake_minimum_required(VERSION 3.25)
 file(GLOB headers ${HEADERS}/*.h)
@@ -34,7 +34,7 @@ foreach(symbol IN LISTS symbols)
       message(SEND_ERROR "expected names of c_api.h, got ${symbol}")
     endif()
     list(REMOVE_ITEM declared ${name})
-  elseif(NOT symbol MATCHES "^[WVu] ${kind_of}([a-z_]+[*&]? )*(std|__gnu_cxx)::")
+  elseif(NOT symbol MATCHES "^[WVu] ${kind_of}([a-z_]+[*&]? )*(std|__gnu_cxx|fmt)::")
     message(SEND_ERROR "expected names of linnet, got ${symbol}")
   endif()
 endforeach()

@@ -6,7 +6,13 @@ import subprocess
 import tempfile
 import time
 
-ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+# The last is what Open MPI 5 calls the one before.
+ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+}
 LIMIT = 120  # seconds of a run of a test
 
 SMALL = ["digits", "--threads", "1", "--set", "data.examples=400", "model.layers=2", "training.batch=2", "training.accumulate=4",
