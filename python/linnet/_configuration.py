@@ -128,9 +128,9 @@ def configuration(config: Config, settings: Settings | None = None) -> dict[str,
     return tables
 
 
-def check_described(operation: str, tables: Mapping) -> None:
-    """Refuses a configuration that leaves to data what no data decide where a model is made without them. Its vocabulary follows from
-    fields and columns."""
+def complete_described(operation: str, tables: Mapping) -> None:
+    """Completes a configuration of a model that is made without data: its vocabulary follows from fields and columns. Refuses one that
+    leaves to data what else they would decide."""
     known = ("model", "attention", "image", "data", "training", "run", "fingerprint", "model_type", "format")
     for name in tables:
         if name not in known:

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import bytes_of, context_of, folder_of, integers_of, seed_of, whole
-from ._configuration import assignments_of, check_described, configuration, json_of, model_tables
+from ._configuration import assignments_of, complete_described, configuration, json_of, model_tables
 from ._copies import not_copied
 from ._densities import Densities
 from ._number_session import NumberSession
@@ -693,6 +693,6 @@ def random_model(config: Config, seed: int = 0, settings: Settings | None = None
     settings : mapping, optional
     """
     tables = configuration(config, settings)
-    check_described("random_model", tables)
+    complete_described("random_model", tables)
     own = {name: tables[name] for name in ("model", "attention", "image") if name in tables}
     return Model(_core.Model.random(json_of(own), seed_of("random_model", seed)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _core
 from ._arguments import context_for_callbacks, floats_of, folder_of, integers_of, threads_of, whole
-from ._configuration import assignments_of, check_described, configuration, json_of, model_tables
+from ._configuration import assignments_of, complete_described, configuration, json_of, model_tables
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
 from ._model import Model, load
@@ -310,8 +310,8 @@ def evaluate(
         the share of queries whose linear attention had no positive denominator. Models of tokens and labels add perplexity, those of
         several fields field_bits; those of real numbers squared_error, absolute_error, naive_squared_error and
         naive_absolute_error, with steps of several rows also seasonal_squared_error and seasonal_absolute_error, all of these and
-        their bits in deviations of the training data; those of both token_bits and value_nats; classifiers of up to 1,000 classes confusion, [classes * classes]
-        by row.
+        their bits in deviations of the training data; those of both token_bits and value_nats; classifiers of up to 1,000 classes
+        confusion, [classes * classes] by row.
     """
     core = _model_of("evaluate", model)
     if core is None:
@@ -355,7 +355,7 @@ class Trainer:
         tables = configuration(config, settings)
         self._data: Dataset | None = None
         if data is None:
-            check_described("trainer", tables)
+            complete_described("trainer", tables)
         else:
             self._data, _ = _data_of("trainer", tables, settings, data)
         self._core = _core.Trainer(

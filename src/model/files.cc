@@ -105,12 +105,16 @@ ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& 
     if (assets.tokenizer.empty())
       fail("model", "expected {} to be a model of SentencePiece, got an empty file", path.string());
   }
-  if (const auto path = folder / columns_file; std::filesystem::exists(path)) {
-    assets.columns = read_regular_file(path, most_settings_bytes);
-    if (assets.columns.empty())
-      fail("model", "expected {} to describe data, got an empty file", path.string());
-  }
+  assets.columns = read_columns(folder);
   return assets;
+}
+
+std::string read_columns(const std::filesystem::path& folder) {
+  const auto path = folder / columns_file;
+  if (!std::filesystem::exists(path)) return {};
+  std::string columns = read_regular_file(path, most_settings_bytes);
+  if (columns.empty()) fail("model", "expected {} to describe data, got an empty file", path.string());
+  return columns;
 }
 
 void check_assets(const char* operation, const ModelAssets& assets, const ModelConfig& config) {

@@ -25,6 +25,9 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
 /// tokenizer is empty or too large to be one.
 ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& config);
 
+/// The text of columns.json in a folder; empty where there is none. Throws Error for an empty file.
+std::string read_columns(const std::filesystem::path& folder);
+
 /// Throws UsageError for names of another number of classes.
 void check_assets(const char* operation, const ModelAssets& assets, const ModelConfig& config);
 

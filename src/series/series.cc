@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "generation/streams.h"
 #include "io/file.h"
 #include "model/access.h"
 #include "model/files.h"
@@ -26,7 +27,7 @@ std::optional<RunColumns> columns_of(const Model& model) {
 }
 
 void check_model(const std::shared_ptr<const Model>& model) {
-  if (model == nullptr) fail<UsageError>("series", "expected a model, got none");
+  check_given("series", model);
   check_series_model("series", model->config());
 }
 

@@ -11,7 +11,6 @@
 #include "base/names.h"
 #include "data/sound.h"
 #include "data/tokens.h"
-#include "io/file.h"
 #include "io/json.h"
 #include "io/options.h"
 #include "model/files.h"
@@ -40,11 +39,7 @@ RunColumns RunColumns::of(const Dataset& dataset) {
 }
 
 std::optional<RunColumns> RunColumns::read(const fs::path& folder) {
-  const fs::path path = folder / columns_file;
-  if (!fs::exists(path)) return {};
-  const std::string text = read_regular_file(path, most_settings_bytes);
-  if (text.empty()) fail("model", "expected {} to describe data, got an empty file", path.string());
-  return parse(text, path.string());
+  return parse(read_columns(folder), (folder / columns_file).string());
 }
 
 std::optional<RunColumns> RunColumns::parse(const std::string& text, const std::string& origin) {

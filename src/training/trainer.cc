@@ -310,7 +310,8 @@ void Trainer::Impl::set_scale_of(const Dataset& dataset) {
 }
 
 void Trainer::Impl::take_missing_scale(const Dataset& dataset) {
-  if (scale_ == Scale::none && !dataset.column_statistics().mean.empty()) set_scale_of(dataset);
+  if (scale_ != Scale::none || steps() > 0 || config_.columns == 0) return;
+  if (!dataset.column_statistics().mean.empty()) set_scale_of(dataset);
 }
 
 void Trainer::Impl::set_assets_of(const Dataset& dataset) {

@@ -81,10 +81,10 @@ class LINNET_HIDDEN Trainer::Impl {
   /// Passes of an update that this rank computes, or a stretch of each of them.
   PassRange own_passes();
   std::int64_t own_length() const { return config_.length / options_.sequence_ranks; }
-  /// The `count` examples index(i), which are the examples `first` + i of the run.
   void write_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   /// Before the first update with a dataset of which nothing else was taken.
   void take_missing_scale(const Dataset& dataset);
+  /// The `count` examples index(i), which are the examples `first` + i of the run.
   StepReport step_of(const Dataset& dataset, std::int64_t count, const Examples::Index& index,
                      std::int64_t first);
   Sizes sizes_of_all(const Batch& batch);

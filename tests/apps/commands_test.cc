@@ -29,6 +29,7 @@ using testing::AnyOf;
 using testing::Contains;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 using testing::UnorderedElementsAreArray;
 
@@ -40,6 +41,14 @@ TEST(Program, HelpAndVersionSucceed) {
 /// The program under LINNET_ISA.
 Program::Limits with_instruction_set(const std::string& name) {
   return {.launcher = {"/usr/bin/env", "LINNET_ISA=" + name}};
+}
+
+// A terminal would obey them.
+TEST(Program, PrintsNoControlCharactersOfNames) {
+  for (const Ended& ended : {run_linnet({"inspect", "a\x1b[31mb"}), run_linnet({"runs", "--\x1b]0;x\a"})}) {
+    EXPECT_NE(ended.status, 0);
+    EXPECT_THAT(ended.err, Not(HasSubstr("\x1b")));
+  }
 }
 
 TEST(Program, TakesEveryInstructionSetThatItsRefusalNames) {

@@ -574,15 +574,6 @@ TEST_F(Runs, PipesInTheirFoldersAreNotWaitedFor) {
   }
 }
 
-// A terminal would obey them.
-TEST_F(Runs, ControlCharactersOfNamesAndDataAreNotPrinted) {
-  for (const Ended& ended :
-       {run_linnet({"inspect", path("a\x1b[31mb")}), run_linnet({"runs", "--\x1b]0;x\a"})}) {
-    EXPECT_NE(ended.status, 0);
-    EXPECT_THAT(ended.err, Not(HasSubstr("\x1b")));
-  }
-}
-
 TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
   const auto err = [&](const char* run, const Strings& settings) {
     Strings arguments = training(run, {"--set", "training.steps=1"});
