@@ -17,11 +17,17 @@ double block_weights(const ModelConfig& config, Family family) {
          FeedForward::Parts{config.width, config.feed_forward, config.activation, 0}.weights();
 }
 
-/// Of a token of the decoder: the cross attention has two products for it, query and output.
-double dense(const ModelConfig& config) {
-  const double width = static_cast<double>(config.width), outputs = static_cast<double>(head_outputs(config));
+/// Of a token in the decoder's layers: the cross attention has two products for it, query and output.
+double dense_of_layers(const ModelConfig& config) {
+  const double width = static_cast<double>(config.width);
   const double cross = config.has_encoder() ? 2 * width * width : 0;
-  return 2 * (layer_weights(config) + static_cast<double>(config.layers) * cross + width * outputs);
+  return 2 * (layer_weights(config) + static_cast<double>(config.layers) * cross);
+}
+
+/// The same with the output head.
+double dense(const ModelConfig& config) {
+  return dense_of_layers(config) +
+         2 * static_cast<double>(config.width) * static_cast<double>(head_outputs(config));
 }
 
 /// Of a token of the source: the encoder's layers, and keys and values of every layer of the decoder.
@@ -76,6 +82,18 @@ TokenCost generation_cost(const ModelConfig& config, double visible) {
           })};
 }
 
+double prompt_flops(const ModelConfig& config, std::int64_t length) {
+  const double attention = over_layers(config, [&](const AttentionOptions& options) {
+    const CostSizes sizes = sizes_of(config, length);
+    const double source =
+        config.has_encoder()
+            ? static_cast<double>(length) * read_cost(options, sizes_of(config, 1), config.source_length)
+            : 0;
+    return source + least_cost(options, sizes, multiplied_pairs(options, Mask::causal(), length)).forward;
+  });
+  return static_cast<double>(length) * dense_of_layers(config) + attention;
+}
+
 double training_flops(const ModelConfig& config) {
   const double attention = over_layers(config, [&](const AttentionOptions& options) {
     const double pairs =
@@ -104,6 +122,13 @@ std::size_t step_weight_bytes(const Network& network) {
                of_head = network.config().tied_output && row.name == "embedding.weight";
     if ((of_tables && !of_head) || row.name.starts_with("encoder.")) bytes -= network.table().bytes(row);
   }
+  return bytes;
+}
+
+std::size_t prompt_weight_bytes(const Network& network) {
+  std::size_t bytes = 0;
+  for (const ParameterTable::Row& row : network.table().rows())
+    if (row.name.starts_with("layers.")) bytes += network.table().bytes(row);
   return bytes;
 }
 

@@ -25,9 +25,16 @@ double encoder_weights(const ModelConfig& config);
 /// Cost of generating a token that sees `visible` tokens, itself included.
 TokenCost generation_cost(const ModelConfig& config, double visible);
 
+/// FLOPs of reading a prompt of `length` tokens, from which nothing is predicted yet: the decoder's layers
+/// alone.
+double prompt_flops(const ModelConfig& config, std::int64_t length);
+
 /// Bytes of the weights that a step reads: all but the encoder's and the tables of the embedding, of each of
 /// which a step reads one row. A table that is also the output head's counts.
 std::size_t step_weight_bytes(const Network& network);
+
+/// Bytes of the weights that a prompt reads: those of the decoder's layers.
+std::size_t prompt_weight_bytes(const Network& network);
 
 /// FLOPs a token of a training step over sequences of model.length: 3 × the dense products, and the
 /// attention's forward and backward by `least_cost`.

@@ -126,6 +126,50 @@ TEST(Bench, GenerateComparesWeightsAndFindsTheSlowestStep) {
   EXPECT_EQ(run_linnet(joined(command, {"--real-time", "--position", "64"})).status, 2);
 }
 
+TEST(Bench, GenerateMeasuresPrompts) {
+  const Strings command = {"bench",     "generate", "--config",  TinyModels::get().config("digits"),
+                           "--threads", "1",        "--seconds", "0.01",
+                           "--prompt",  "7,100"};
+  const Json rows = json_of(succeed(joined(command, {"--streams", "1,3", "--json"})));
+  ASSERT_EQ(rows.size(), 8u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Json& row = rows[i];
+    expect_common_fields(row, "generate", 1);
+    expect_fields(row,
+                  {"config", "floor_ms", "fraction_of_ceiling", "state_bytes_per_stream", "weight_bytes"});
+    EXPECT_EQ(row["family"], i < 4 ? "linear" : "softmax");
+    EXPECT_EQ(row["streams"], i % 4 < 2 ? 1 : 3);
+    EXPECT_EQ(row["prompt"], i % 2 == 0 ? 7 : 100);
+    const double median = row["time_ms"]["median"];
+    EXPECT_NEAR(row["tokens_per_second"].get<double>() * median / 1e3,
+                row["streams"].get<double>() * row["prompt"].get<double>(), 1e-6);
+    EXPECT_NEAR(row["times_floor"].get<double>() * row["floor_ms"].get<double>(), median, 1e-6 * median);
+    EXPECT_GT(row["first_token_ms"].get<double>(), row["time_ms"]["min"].get<double>());
+  }
+  // A cache holds the prompt; a token of linear attention leaves no more than the first.
+  EXPECT_EQ(rows[0]["state_bytes_per_stream"], rows[1]["state_bytes_per_stream"]);
+  EXPECT_LT(rows[4]["state_bytes_per_stream"], rows[5]["state_bytes_per_stream"]);
+  EXPECT_THAT(succeed(command).out, HasSubstr("first_token_ms"));
+  for (const char* other : {"--no-cache", "--real-time", "--position=8"})
+    EXPECT_EQ(run_linnet(joined(command, {other})).status, 2) << other;
+}
+
+TEST(Bench, GenerateMeasuresModelsOfFieldsAndOfPairs) {
+  for (const char* config : {"music", "reverse-text"}) {
+    const Strings command = {"bench",  "generate", "--config",       config,      "--family", "linear",
+                             "--json", "--set",    "model.layers=1", "--threads", "1"};
+    for (const Strings& options :
+         std::vector<Strings>{{"--streams", "2", "--seconds", "0.01", "--set", "model.length=8"},
+                              {"--prompt", "5", "--seconds", "0.01"},
+                              {"--position", "5"},
+                              {"--real-time", "--steps", "10"}}) {
+      const Json rows = json_of(succeed(joined(command, options)));
+      ASSERT_EQ(rows.size(), 1u);
+      EXPECT_GT(rows[0]["state_bytes_per_stream"], 0) << rows;
+    }
+  }
+}
+
 TEST(Bench, GeneratePlotsAgainstThePosition) {
   const TemporaryFolder folder;
   const std::string plot = (folder / "plot.svg").string();

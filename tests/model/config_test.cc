@@ -302,6 +302,28 @@ TEST(Cost, OfLayersOfSeveralFamiliesIsTheSumOfTheirs) {
   EXPECT_NE(generation_cost(linear, 100).forward(), generation_cost(softmax, 100).forward());
 }
 
+TEST(Cost, APromptCostsItsStepsWithoutTheHead) {
+  ModelConfig config = tiny_config();
+  const double length = 30;
+  for (const std::int64_t source : {0, 9}) {
+    if (source > 0) {
+      config.encoder_layers = 1;
+      config.source_length = config.source_vocabulary = source;
+    }
+    for (const Family family : {Family::linear, Family::softmax}) {
+      config.attention.family = family;
+      const double head = 2 * static_cast<double>(config.width) * static_cast<double>(config.vocabulary);
+      EXPECT_DOUBLE_EQ(prompt_flops(config, 30),
+                       length * (generation_cost(config, (length + 1) / 2).forward() - head));
+    }
+  }
+  const Network network(config);
+  std::size_t others = 0;
+  for (const auto& row : network.table().rows())
+    if (!row.name.starts_with("layers.")) others += network.table().bytes(row);
+  EXPECT_EQ(prompt_weight_bytes(network), network.table().bytes() - others);
+}
+
 TEST(Cost, AStepReadsTheWeightsButForTablesOfTheEmbedding) {
   ModelConfig config;
   config.width = 64;

@@ -9,6 +9,7 @@
 #include "base/quantile.h"
 #include "base/random.h"
 #include "bench/bench.h"
+#include "bench/generation.h"
 #include "checks.h"
 #include "config.h"
 #include "kernels/dense.h"
@@ -26,7 +27,7 @@ namespace linnet {
 namespace {
 
 struct Arguments {
-  std::string config = "paper-mnist", family = "linear,softmax", streams = "1,64", weights = "f32", position,
+  std::string config = "paper-mnist", family = "linear,softmax", streams, weights = "f32", position, prompt,
               plot;
   std::vector<std::string> settings;
   bool no_cache = false, real_time = false;
@@ -34,26 +35,9 @@ struct Arguments {
   BenchOptions bench;
 };
 
-/// One configuration, family and number of streams. Without a cache every step costs more than the one
-/// before; then the steps of evenly spaced positions are measured and stand for those between them.
-struct Row {
-  std::string config, family, weights;
-  std::int64_t streams = 1;
-  bool cache = true;
-};
-
-Json json_of(Context& context, const Row& row) {
-  Json json = bench_row(context, "generate", row.weights);
-  json["config"] = row.config;
-  json["family"] = row.family;
-  json["cache"] = row.cache;
-  json["streams"] = row.streams;
-  return json;
-}
-
 /// Images a second on a GPU that the paper reports for its own models, 0 where it reports none (Katharopoulos
 /// et al. 2020, tables 1, 2 and 4).
-double published_images_per_second(const Row& row) {
+double published_images_per_second(const GenerationRow& row) {
   const std::string name = std::filesystem::path(row.config).stem();
   const bool mnist = name == "paper-mnist", cifar = name == "paper-cifar10";
   if (!mnist && !cifar) return 0;
@@ -61,32 +45,6 @@ double published_images_per_second(const Row& row) {
   if (row.family != "softmax") return 0;
   if (row.cache) return mnist ? 7.56 : 0.32;
   return mnist ? 0.45 : 0.004;
-}
-
-/// Of sorted seconds; `scale` units are a second.
-Json percentiles(const std::vector<double>& times, double scale) {
-  return {{"p50", scale * quantile(times, 0.5)},
-          {"p99", scale * quantile(times, 0.99)},
-          {"p999", scale * quantile(times, 0.999)}};
-}
-
-/// Seconds that it takes to read the weights and the read bytes of the states once, and to read and write the
-/// written ones once.
-double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t read_bytes,
-                      std::size_t written_bytes) {
-  const auto floats = [](std::size_t bytes) {
-    return Tensor::of<float>({static_cast<std::int64_t>(bytes / sizeof(float))});
-  };
-  Tensor weights = floats(weight_bytes), read = floats(read_bytes), written = floats(written_bytes);
-  std::vector<double> times = time_calls(
-      [&] {
-        kernels::read_all(context, weights.span<float>());
-        kernels::read_all(context, read.span<float>());
-        kernels::scale(context, written.span<float>(), 1.0f);
-      },
-      0.1);
-  std::sort(times.begin(), times.end());
-  return quantile(times, 0.5);
 }
 
 /// Bytes of a stream's state: what a step of the linear layers reads and writes, and what one of the others
@@ -122,29 +80,18 @@ StateBytes state_bytes_of(const ModelConfig& config, std::size_t all) {
   return bytes;
 }
 
-std::vector<std::int32_t> random_prompt(const ModelConfig& config, std::int64_t length) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(length));
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::int32_t>(i * 2654435761u % config.vocabulary);
-  return tokens;
-}
-
 double time_step(Session& session, std::span<std::int32_t> tokens) {
   const auto start = std::chrono::steady_clock::now();
   session.step(tokens);
   return seconds_since(start);
 }
 
-void begin_all(Session& session, const ModelConfig& config) {
-  for (std::int64_t stream = 0; stream < session.streams(); ++stream)
-    session.begin(stream, config.classes > 0 ? 0 : -1, {});
-}
-
 /// Steps of whole examples, drawn again and again until `seconds` are over; the result is the median over the
 /// examples of the mean step, which a pause of the machine does not move.
 double time_examples(Session& session, const ModelConfig& config, double seconds,
                      std::vector<double>& times) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
+  std::vector<std::int32_t> tokens = step_tokens(session, config);
+  begin_all(session, config);
   session.step(tokens);  // takes the memory that steps need
   std::vector<double> examples;
   double total = 0;
@@ -158,14 +105,13 @@ double time_examples(Session& session, const ModelConfig& config, double seconds
     examples.push_back(example / static_cast<double>(config.length));
     total += example;
   }
-  std::sort(examples.begin(), examples.end());
-  return quantile(examples, 0.5);
+  return median_of(examples);
 }
 
 /// Steps without a cache at evenly spaced positions, and their mean.
 double time_positions(Session& session, const ModelConfig& config, std::vector<double>& times) {
   constexpr std::int64_t measured = 12;
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(session.streams()));
+  std::vector<std::int32_t> tokens = step_tokens(session, config);
   double total = 0;
   for (std::int64_t i = 0; i < measured; ++i) {
     const std::vector<std::int32_t> prompt =
@@ -178,7 +124,8 @@ double time_positions(Session& session, const ModelConfig& config, std::vector<d
   return total / measured;
 }
 
-Json measure(Context& context, const std::shared_ptr<const Model>& model, const Row& row, double seconds) {
+Json measure(Context& context, const std::shared_ptr<const Model>& model, const GenerationRow& row,
+             double seconds) {
   const ModelConfig& config = model->config();
   begin_row(context, row.weights);
   Session::Options options;
@@ -190,7 +137,7 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
   const double mean =
       row.cache ? time_examples(session, config, seconds, times) : time_positions(session, config, times);
   std::sort(times.begin(), times.end());
-  Json json = json_of(context, row);
+  Json json = generation_row(context, row);
 
   const double streams = static_cast<double>(row.streams), length = static_cast<double>(config.length);
   const std::size_t state_bytes = session.state_bytes(0);
@@ -217,24 +164,25 @@ Json measure(Context& context, const std::shared_ptr<const Model>& model, const 
 }
 
 /// Median step of one stream whose past is `position` tokens long.
-Json measure_at(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
+Json measure_at(Context& context, const std::shared_ptr<const Model>& model, const GenerationRow& row,
                 std::int64_t position) {
   begin_row(context, row.weights);
   Session::Options options;
   options.capacity = position + 64;
   options.threads = context.threads();
   Session session(model, 1, options);
+  begin_all(session, model->config());
   session.prefill(0, random_prompt(model->config(), position));
   const std::size_t state_bytes = session.state_bytes(0);  // the steps below let a cache grow
   std::vector<double> times;
-  std::int32_t token = 0;
-  for (int i = 0; i < 42; ++i) times.push_back(time_step(session, std::span(&token, 1)));
+  std::vector<std::int32_t> tokens = step_tokens(session, model->config());
+  for (int i = 0; i < 42; ++i) times.push_back(time_step(session, tokens));
   times.erase(times.begin(), times.begin() + 2);
-  std::sort(times.begin(), times.end());
-  Json json = json_of(context, row);
+  const double median = median_of(times);
+  Json json = generation_row(context, row);
   json["position"] = position;
-  json["tokens_per_second"] = 1 / quantile(times, 0.5);
-  json["step_ms"] = {{"p50", 1e3 * quantile(times, 0.5)}};
+  json["tokens_per_second"] = 1 / median;
+  json["step_ms"] = {{"p50", 1e3 * median}};
   json["time_ms"] = time_summary(times);
   json["state_bytes_per_stream"] = state_bytes;
   json["weight_bytes"] = model->weight_bytes();
@@ -247,86 +195,6 @@ std::vector<std::pair<std::string, std::string>> pairs(const std::vector<std::st
   for (const std::string& a : first)
     for (const std::string& b : second) all.emplace_back(a, b);
   return all;
-}
-
-/// Seconds, sorted, of each of so many steps, and of as many waits that do nothing but read the clock for as
-/// long as a step takes: what they take longer is the system's doing, and no step's.
-struct StreamTimes {
-  std::vector<double> steps, waits;
-};
-
-/// Steps of a stream before those that count.
-constexpr std::int64_t uncounted_steps = 1000;
-
-/// In turn, after so many steps that do not count.
-StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_of = [](const auto& call) {
-    const Clock::time_point start = Clock::now();
-    call(start);
-    return seconds_since(start);
-  };
-  const auto timed_step = [&] { return seconds_of([&](Clock::time_point) { step(); }); };
-  std::vector<double> first(uncounted_steps);
-  for (double& time : first) time = timed_step();
-  std::ranges::sort(first);
-  const auto usual =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(quantile(first, 0.5)));
-  StreamTimes times;
-  for (std::vector<double>* all : {&times.steps, &times.waits}) all->resize(static_cast<std::size_t>(steps));
-  for (std::size_t i = 0; i < times.steps.size(); ++i) {
-    times.steps[i] = timed_step();
-    times.waits[i] = seconds_of([&](Clock::time_point start) {
-      while (Clock::now() - start < usual) {
-      }
-    });
-  }
-  for (std::vector<double>* all : {&times.steps, &times.waits}) std::ranges::sort(*all);
-  return times;
-}
-
-/// Of sorted seconds, in microseconds.
-Json slowest(const std::vector<double>& times) {
-  Json json = percentiles(times, 1e6);
-  json["max"] = 1e6 * times.back();
-  return json;
-}
-
-/// A stream without an end on one thread: what matters is its slowest steps.
-Json measure_real_time(Context& context, const std::shared_ptr<const Model>& model, const Row& row,
-                       std::int64_t steps) {
-  const ModelConfig& config = model->config();
-  begin_row(context, row.weights);
-  StreamTimes times;
-  std::size_t state_bytes = 0;
-  if (config.columns > 0) {
-    NumberSession session(model, 1, {.capacity = steps + uncounted_steps, .threads = 1});
-    std::vector<float> in(static_cast<std::size_t>(config.columns)),
-        out(static_cast<std::size_t>(session.targets()));
-    std::uint64_t given = 0;
-    const Random random(1, Draw::test);
-    times = time_stream(steps, [&] {
-      for (float& number : in) number = 2 * random.uniform(given++) - 1;
-      session.step(in, out);
-    });
-    state_bytes = session.state_bytes(0);
-  } else {
-    Session session(model, 1, {.capacity = steps + uncounted_steps, .threads = 1});
-    std::vector<std::int32_t> tokens(std::max<std::size_t>(1, config.field_sizes().size()));
-    times = time_stream(steps, [&] { session.step(tokens); });
-    state_bytes = session.state_bytes(0);
-  }
-  Json json = json_of(context, row);
-  json["threads"] = 1;
-  json["steps"] = steps;
-  json["parameters"] = model->parameter_count();
-  json["step_us"] = slowest(times.steps);
-  json["wait_us"] = slowest(times.waits);
-  json["p999_beyond_wait"] =
-      (quantile(times.steps, 0.999) - quantile(times.waits, 0.999)) / quantile(times.steps, 0.5);
-  json["state_bytes_per_stream"] = state_bytes;
-  json["weight_bytes"] = model->weight_bytes();
-  return json;
 }
 
 void plot(const Json& rows, const std::string& path) {
@@ -371,15 +239,17 @@ struct Lists {
       : configs(name_list("--config", arguments.config, "bench")),
         families(name_list("--family", arguments.family, "bench")),
         weights(name_list("--weights", arguments.weights, "bench")),
-        streams(number_list("--streams", arguments.streams, "bench")) {
+        streams(arguments.prompt.empty() ? std::vector<std::int64_t>{1, 64} : std::vector<std::int64_t>{1}) {
     for (const std::string& name : families)
       if (name != configured) find_family(name);
     for (const std::string& name : weights) kernels::find_weight_type(name);
+    if (!arguments.streams.empty()) streams = number_list("--streams", arguments.streams, "bench");
     if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
+    if (!arguments.prompt.empty()) prompts = number_list("--prompt", arguments.prompt, "bench");
   }
 
   std::vector<std::string> configs, families, weights;
-  std::vector<std::int64_t> streams, positions;
+  std::vector<std::int64_t> streams, positions, prompts;
 };
 
 /// A line of the plot is a family alone.
@@ -398,14 +268,15 @@ std::shared_ptr<const Model> model_of(RunConfig config, const std::string& famil
   if (family != configured) config.model = with_family(config.model, find_family(family));
   config.model.weights = kernels::find_weight_type(weights);
   config.check_memory(false);
-  const bool endless = !arguments.position.empty() || arguments.real_time;
+  const bool endless = !arguments.position.empty() || !arguments.prompt.empty() || arguments.real_time;
   if (endless && config.model.positions == Positions::learned)
     config.model.positions = Positions::sinusoidal;  // goes on beyond the trained length
   return Model::random(config.model, 1);
 }
 
 /// Throws for a model whose rows cannot be measured.
-void check_model(const std::shared_ptr<const Model>& model, const Row& row, const Arguments& arguments) {
+void check_model(const std::shared_ptr<const Model>& model, const GenerationRow& row,
+                 const Arguments& arguments) {
   if (model->config().columns > 0 && !arguments.real_time)
     fail<UsageError>("bench", "expected --real-time for {}, a model of real numbers, got none", row.config);
   if (model->config().columns > 0)
@@ -415,7 +286,7 @@ void check_model(const std::shared_ptr<const Model>& model, const Row& row, cons
 }
 
 /// All rows of one model, which `row` names.
-void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& model, Row row,
+void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& model, GenerationRow row,
               const Lists& lists, const Arguments& arguments) {
   if (arguments.real_time) {
     print_note(fmt::format("{} {} {} in real time", row.config, row.family, row.weights));
@@ -428,8 +299,14 @@ void add_rows(Json& rows, Context& context, const std::shared_ptr<const Model>& 
   }
   if (!lists.positions.empty()) return;
   for (const std::int64_t streams : lists.streams) {
-    print_note(fmt::format("{} {} {} {} streams", row.config, row.family, row.weights, streams));
     row.streams = streams;
+    for (const std::int64_t length : lists.prompts) {
+      print_note(fmt::format("{} {} {} {} prompts of {} tokens", row.config, row.family, row.weights, streams,
+                             length));
+      rows.push_back(measure_prompts(context, model, row, length, arguments.bench.seconds));
+    }
+    if (!lists.prompts.empty()) continue;
+    print_note(fmt::format("{} {} {} {} streams", row.config, row.family, row.weights, streams));
     row.cache = true;
     rows.push_back(measure(context, model, row, arguments.bench.seconds));
     if (!arguments.no_cache || row.family != "softmax") continue;
@@ -446,7 +323,8 @@ void for_every_model(const Arguments& arguments, const Lists& lists, const Use& 
     load_without_data(config, name, arguments.settings);
     for (const auto& [family, weights] : pairs(lists.families, lists.weights))
       use(model_of(config, family, weights, arguments),
-          Row{name, family == configured ? families_text(config.model.attention) : family, weights});
+          GenerationRow{name, family == configured ? families_text(config.model.attention) : family,
+                        weights});
   }
 }
 
@@ -467,6 +345,15 @@ void print_rows(const Json& rows, const Arguments& arguments) {
     return;
   }
   print_ceilings(rows);
+  if (!arguments.prompt.empty()) {
+    print_table(rows,
+                columns_with_spread(rows,
+                                    {"threads", "config", "family", "dtype", "streams", "prompt",
+                                     "tokens_per_second", "time_ms.median", "first_token_ms", "floor_ms",
+                                     "times_floor", "fraction_of_ceiling", "state_bytes_per_stream"},
+                                    "times_floor"));
+    return;
+  }
   print_table(rows, columns_with_spread(rows,
                                         {"threads", "config", "family", "cache", "dtype", "streams",
                                          "tokens_per_second", "images_per_second", "paper_images_per_second",
@@ -481,16 +368,17 @@ void run(const Arguments& arguments) {
   if (!arguments.plot.empty()) check_plot(arguments, lists);
   // What cannot be measured is refused before anything is.
   bool any_softmax = false;
-  for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
+  for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const GenerationRow& row) {
     check_model(model, row, arguments);
     any_softmax = any_softmax || row.family == "softmax";
   });
   if (arguments.no_cache && !any_softmax)
     fail<UsageError>("bench", "expected --family softmax with --no-cache, got {}", arguments.family);
   const Json rows = arguments.bench.rows([&](Context& context, Json& rows) {
-    for_every_model(arguments, lists, [&](const std::shared_ptr<const Model>& model, const Row& row) {
-      add_rows(rows, context, model, row, lists, arguments);
-    });
+    for_every_model(arguments, lists,
+                    [&](const std::shared_ptr<const Model>& model, const GenerationRow& row) {
+                      add_rows(rows, context, model, row, lists, arguments);
+                    });
   });
   if (arguments.bench.json)
     print_json(rows);
@@ -510,6 +398,7 @@ void add_bench_generate(Command& bench) {
       "Example: linnet bench generate --config paper-mnist --streams 1,64 --weights f32,bf16,int8 "
       "--no-cache\n"
       "         linnet bench generate --position 64:65536 --plot generation.svg\n"
+      "         linnet bench generate --prompt 16,128,1024 --streams 1,8\n"
       "         linnet bench generate --config stream --family linear --real-time");
   command.add_option("--config", arguments->config, "configurations: files, or names of shipped ones")
       .capture_default_str();
@@ -519,14 +408,18 @@ void add_bench_generate(Command& bench) {
       .offers({configured})
       .capture_default_str();
   Option streams =
-      command.add_option("--streams", arguments->streams, "number of streams: a list or a doubling range")
-          .capture_default_str();
+      command.add_option("--streams", arguments->streams,
+                         "number of streams: a list or a doubling range; default: 1,64, with --prompt 1");
   command.add_option("--weights", arguments->weights, "types of the weights: f32, bf16, int8")
       .offers({"f32", "bf16", "int8"})
       .capture_default_str();
   const Option position = command.add_option(
       "--position", arguments->position,
       "measure a step of one stream after this number of tokens: a list or a doubling range");
+  Option prompt = command.add_option(
+      "--prompt", arguments->prompt,
+      "measure how long --streams streams take to read a prompt of this number of tokens each: a list or a "
+      "doubling range");
   command.add_option("--plot", arguments->plot,
                      "draw time and memory against --position into an SVG or PNG file");
   const Option real_time =
@@ -540,8 +433,9 @@ void add_bench_generate(Command& bench) {
                                      "also measure softmax without a cache, the baseline of the paper");
   command.add_option("--set", arguments->settings, "replace a value of the configuration, key=value");
   Option seconds = arguments->bench.add_to(command);
-  for (Option* of_whole_examples : {&streams, &no_cache, &seconds})
-    of_whole_examples->excludes(position).excludes(real_time);
+  for (Option* of_many_calls : {&streams, &no_cache, &seconds, &prompt})
+    of_many_calls->excludes(position).excludes(real_time);
+  no_cache.excludes(prompt);
   command.callback([=] { run(*arguments); });
 }
 
