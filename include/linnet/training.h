@@ -161,6 +161,13 @@ class LINNET_API Trainer {
   /// not have.
   StepReport step(const Dataset& dataset, std::span<const std::int64_t> indices);
 
+  /// The learning rate of all later updates in place of that of the schedule; with none the schedule's again.
+  /// Checkpoints do not hold it, and `restore` leaves it as it is. Throws UsageError outside 0 … 10.
+  void set_learning_rate(std::optional<double> rate);
+
+  /// That of the next update.
+  double learning_rate() const;
+
   /// Number of updates so far, those before a restored checkpoint included.
   std::int64_t steps() const;
 

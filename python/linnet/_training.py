@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arguments import context_for_callbacks, floats_of, folder_of, integers_of, threads_of, whole
+from ._arguments import context_for_callbacks, floats_of, folder_of, integers_of, real, threads_of, whole
 from ._configuration import assignments_of, complete_described, configuration, json_of, model_tables
 from ._copies import not_copied
 from ._dataset import Data, Dataset, dataset_of
@@ -378,6 +378,19 @@ class Trainer:
     def steps(self) -> int:
         """Number of updates so far."""
         return self._core.steps
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next update.
+
+        A number that is set is that of all later updates, in place of the schedule's; with None the schedule's comes back. Checkpoints
+        do not hold it, and `restore` leaves it as it is.
+        """
+        return self._core.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, rate: float | None) -> None:
+        self._core.set_learning_rate(None if rate is None else real("trainer", "a learning rate", rate))
 
     @property
     def model(self) -> Model:

@@ -1,6 +1,7 @@
 #include "linnet/training.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -227,6 +229,18 @@ void bind_training(nb::module_& module) {
                      const Computing turn(self.mutex);
                      return self.trainer.steps();
                    })
+      .def_prop_ro("learning_rate",
+                   [](TrainerObject& self) {
+                     const Computing turn(self.mutex);
+                     return self.trainer.learning_rate();
+                   })
+      .def(
+          "set_learning_rate",
+          [](TrainerObject& self, std::optional<double> rate) {
+            const Computing turn(self.mutex);
+            self.trainer.set_learning_rate(rate);
+          },
+          "rate"_a.none())
       .def_prop_ro("config", [](const TrainerObject& self) { return RunConfig(self.model).json(); })
       .def(
           "first_input",

@@ -21,6 +21,11 @@ def test_draw_digits(tmp_path):
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_own_loop():
+    printed = run("own_loop.py", 6)
+    assert printed.count("bits a pixel in training") == 6 and "best: " in printed
+
+
 def test_train_text(tmp_path):
     (tmp_path / "text").write_text("one two three four five six seven eight nine ten\n" * 60)
     printed = run("train_text.py", tmp_path / "text", 12)

@@ -262,6 +262,22 @@ def test_a_trainer_makes_updates():
     assert trainer.config["model"]["length"] == 24
 
 
+def test_a_trainer_takes_a_learning_rate():
+    tokens = counting(64, 24, 11)
+    trainer = linnet.Trainer(tiny(training__steps=40, training__warmup=4))
+    scheduled = trainer.learning_rate
+    before = linnet.evaluate(trainer.model, tokens)["bits"]
+    trainer.learning_rate = np.float32(0)
+    assert trainer.step(tokens)["learning_rate"] == trainer.learning_rate == 0
+    assert linnet.evaluate(trainer.model, tokens)["bits"] == before
+    trainer.learning_rate = None
+    assert trainer.learning_rate == 2 * scheduled == trainer.step(tokens)["learning_rate"]
+    assert linnet.evaluate(trainer.model, tokens)["bits"] != before
+    for wrong in (-1, 11, float("nan"), "0.1", [0.1]):
+        with pytest.raises((linnet.UsageError, TypeError), match="learning rate"):
+            trainer.learning_rate = wrong
+
+
 def data_of(kind):
     """A configuration of four updates and examples of this kind."""
     settings = {"training__steps": 4, "training__evaluate_every": 0}

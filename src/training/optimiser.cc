@@ -28,8 +28,8 @@ Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options
       v_(Tensor::of<float>({table.size()})) {}
 
 void Optimiser::update(Context& context, std::span<float> parameters, std::span<const float> gradients,
-                       float factor, std::int64_t step) {
-  kernels::AdamStep settings{.learning_rate = static_cast<float>(learning_rate(options_, step)),
+                       float factor, double rate, std::int64_t step) {
+  kernels::AdamStep settings{.learning_rate = static_cast<float>(rate),
                              .beta1 = static_cast<float>(options_.beta1),
                              .beta2 = static_cast<float>(options_.beta2),
                              .epsilon = static_cast<float>(options_.epsilon),

@@ -16,10 +16,10 @@ class Optimiser {
  public:
   Optimiser(const ParameterTable& table, const TrainingOptions& options);
 
-  /// Updates the parameters from gradients that are multiplied by `factor` first. Rows that do not decay are
-  /// left without weight decay.
+  /// Update `step` of the parameters at the learning rate `rate`, from gradients that are multiplied by
+  /// `factor` first. Rows that do not decay are left without weight decay.
   void update(Context& context, std::span<float> parameters, std::span<const float> gradients, float factor,
-              std::int64_t step);
+              double rate, std::int64_t step);
 
   Tensor& first_moments() { return m_; }
   Tensor& second_moments() { return v_; }

@@ -126,9 +126,10 @@ StepReport Trainer::Impl::step(const Batch& batch) {
   if (!std::isfinite(norm)) fail_not_finite("gradient", parameter_not_finite());
   const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
 
+  const double rate = learning_rate();
   ++progress_.step;
   progress_.examples += sizes_.examples;
-  optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), steps());
+  optimiser_.update(context_, values_.span<float>(), gradients, static_cast<float>(factor), rate, steps());
   pack();
 
   const double bits = nats / std::numbers::ln2 / static_cast<double>(counted);
@@ -137,7 +138,7 @@ StepReport Trainer::Impl::step(const Batch& batch) {
           .bits = bits,
           .smoothed_bits = progress_.loss.mean(),
           .gradient_norm = norm,
-          .learning_rate = learning_rate(options_, steps()),
+          .learning_rate = rate,
           .tokens_per_second = static_cast<double>(sizes_.steps) / seconds_since(start)};
 }
 
@@ -278,6 +279,16 @@ std::string Trainer::Impl::parameter_not_finite() const {
   return {};
 }
 
+double Trainer::Impl::learning_rate() const {
+  return rate_.value_or(linnet::learning_rate(options_, steps() + 1));
+}
+
+void Trainer::Impl::set_learning_rate(std::optional<double> rate) {
+  if (rate && !(*rate >= 0 && *rate <= 10))
+    fail<UsageError>(operation, "expected a learning rate in 0 … 10, got {}", *rate);
+  rate_ = rate;
+}
+
 void Trainer::Impl::set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets) {
   if (!network_.columns())
     fail<UsageError>(operation, "expected a model with columns of real numbers, got one of tokens alone");
@@ -367,6 +378,8 @@ StepReport Trainer::step(const Dataset& dataset) { return impl_->step(dataset); 
 StepReport Trainer::step(const Dataset& dataset, std::span<const std::int64_t> indices) {
   return impl_->step(dataset, indices);
 }
+void Trainer::set_learning_rate(std::optional<double> rate) { impl_->set_learning_rate(rate); }
+double Trainer::learning_rate() const { return impl_->learning_rate(); }
 std::int64_t Trainer::steps() const { return impl_->steps(); }
 void Trainer::save(const std::filesystem::path& folder) const {
   check_not_a_model(folder);

@@ -36,6 +36,8 @@ class LINNET_HIDDEN Trainer::Impl {
   /// that `check_training_data` has looked at.
   StepReport step_in_order(const Dataset& dataset);
 
+  double learning_rate() const;
+  void set_learning_rate(std::optional<double> rate);
   void set_columns(const ColumnStatistics& columns, const ColumnStatistics& targets);
   void set_assets(ModelAssets assets);
   /// The scale of real numbers in the training data, unless one was given.
@@ -110,6 +112,7 @@ class LINNET_HIDDEN Trainer::Impl {
   Network network_;
   Tensor values_, gradients_;
   Optimiser optimiser_;
+  std::optional<double> rate_;  ///< in place of the schedule's
   bool adapted_;
   Scale scale_ = Scale::none;
   std::optional<SegmentedTransformer> transformer_;  ///< for passes of up to `reserved_` examples

@@ -127,7 +127,8 @@ TEST(Optimiser, FollowsItsPaperAndDecaysMatricesAlone) {
             expected[row.name][i] = scalars[row.name][i].update(expected[row.name][i], factor * numbers[i],
                                                                 0.01, static_cast<double>(t));
         }
-        optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), factor, t);
+        optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), factor,
+                         learning_rate(options, t), t);
       }
       const reference::Parameters actual = by_name(table, values.span<float>());
       for (const auto& [name, numbers] : expected)

@@ -69,8 +69,10 @@ BitHash update_bits(const ModelConfig& config) {
   transformer.backward(any_context(), gradients.span<float>());
   BitHash bits;
   bits.add(loss).add(gradients);
-  Optimiser optimiser(network.table(), {});
-  optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), 1, 1);
+  const TrainingOptions options;
+  Optimiser optimiser(network.table(), options);
+  optimiser.update(any_context(), values.span<float>(), gradients.span<float>(), 1, learning_rate(options, 1),
+                   1);
   return bits.add(values);
 }
 

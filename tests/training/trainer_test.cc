@@ -195,6 +195,37 @@ std::pair<std::vector<double>, std::vector<float>> trained(Context& context, Wei
   return {bits, values_of(trainer)};
 }
 
+TEST(Trainer, TakesALearningRateInPlaceOfTheSchedules) {
+  TrainingOptions cosine = tiny_options(), constant = tiny_options();
+  cosine.schedule = Schedule::cosine;
+  constant.schedule = Schedule::constant;
+  constant.warmup = 0;
+  constant.learning_rate = 3e-3;
+  Trainer given(any_context(), tiny_config(), cosine), expected(any_context(), tiny_config(), constant);
+  EXPECT_EQ(given.learning_rate(), cosine.learning_rate / 3);
+  given.set_learning_rate(3e-3);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    EXPECT_EQ(given.learning_rate(), 3e-3);
+    const Owned own(tiny_config(), 3, 6, seed + step);
+    EXPECT_EQ(given.step(own.batch()).learning_rate, 3e-3);
+    expected.step(own.batch());
+  }
+  EXPECT_EQ(values_of(given), values_of(expected));
+  // A checkpoint holds the options, and not the rate, which a trainer that restores it keeps.
+  const Folder folder;
+  given.save(folder / "new/checkpoint");
+  Trainer restored(any_context(), tiny_config(), cosine);
+  restored.restore(folder / "new/checkpoint");
+  const double scheduled = restored.learning_rate();
+  EXPECT_NE(scheduled, 3e-3);
+  for (const double wrong : {-1e-3, 11.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(given.set_learning_rate(wrong), UsageError) << wrong;
+  given.restore(folder / "new/checkpoint");
+  EXPECT_EQ(given.learning_rate(), 3e-3);
+  given.set_learning_rate(std::nullopt);
+  EXPECT_EQ(given.learning_rate(), scheduled);
+}
+
 TEST(Trainer, InBf16FollowsTheLossOfF32) {
   const auto [exact, exact_values] = trained(any_context(), WeightType::f32, 40);
   const auto [bits, values] = trained(any_context(), WeightType::bf16, 40);
@@ -433,7 +464,7 @@ TEST(Trainer, RefusesPassesThatTheMemoryCannotHold) {
   ModelConfig config = tiny_config();
   config.width = 256;
   const double each = sizeof(float) * SegmentedTransformer::floats(config, 1, config.length, {}, {});
-  const auto examples = static_cast<std::int64_t>(2 * available_memory() / each);
+  const auto examples = static_cast<std::int64_t>(8 * available_memory() / each);
   Trainer trainer(any_context(), config, tiny_options());
   EXPECT_THAT(error_of<OutOfMemoryError>([&] { trainer.step(Owned(config, examples, 6, seed).batch()); }),
               HasSubstr("a pass of"));

@@ -13,7 +13,8 @@ namespace {
 std::vector<std::int32_t> mixed_tokens(std::int64_t steps, const std::vector<std::int64_t>& sizes) {
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(steps) * sizes.size());
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    tokens[i] = static_cast<std::int32_t>(i * 2654435761u % static_cast<std::size_t>(sizes[i % sizes.size()]));
+    tokens[i] =
+        static_cast<std::int32_t>(i * 2654435761u % static_cast<std::size_t>(sizes[i % sizes.size()]));
   return tokens;
 }
 

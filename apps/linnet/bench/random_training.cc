@@ -51,7 +51,9 @@ void RandomTraining::update() {
   const std::span<float> gradient = gradients_.span<float>(), values = values_.span<float>();
   const double norm = std::sqrt(kernels::sum_of_squares(context_, gradient));
   const double factor = options_.clip > 0 && norm > options_.clip ? options_.clip / norm : 1;
-  optimiser_.update(context_, values, gradient, static_cast<float>(factor), ++step_);
+  ++step_;
+  optimiser_.update(context_, values, gradient, static_cast<float>(factor), learning_rate(options_, step_),
+                    step_);
   network_.pack(context_, values, true);
   kernels::set_zero(context_, gradient);
 }
