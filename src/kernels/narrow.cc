@@ -60,31 +60,70 @@ float largest_size(const float* from, std::int64_t count) {
   return hn::GetLane(hn::BitCast(d, hn::MaxOfLanes(u32, all)));
 }
 
+/// to[i] = codes(from[i]), a byte for each number.
+template <class Byte, class Codes>
+void store_codes(Byte* to, const float* from, std::int64_t count, const Codes& codes) {
+  const FloatTag d;
+  const hn::Rebind<Byte, FloatTag> bytes;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), bytes, to + i);
+  if (i < count) {
+    const PartOfVector part{static_cast<std::size_t>(count - i)};
+    Byte rest[hn::MaxLanes(d)];
+    hn::StoreU(codes(part.load(from + i)), bytes, rest);
+    std::memcpy(to + i, rest, part.count);
+  }
+}
+
+/// round(x / scale), to the nearest even number between two.
+hn::Vec<hn::RebindToSigned<FloatTag>> whole_multiples(FloatVector x, float scale) {
+  return hn::NearestInt(hn::Div(x, hn::Set(FloatTag(), scale)));
+}
+
+float scale_of_weights(const float* row, std::int64_t count) { return largest_size(row, count) / 127.0f; }
+
+float quantise_row_of_weights(std::int8_t* codes, const float* row, std::int64_t count) {
+  const hn::Rebind<std::int8_t, FloatTag> i8;
+  const float scale = scale_of_weights(row, count);
+  if (!(scale > 0)) {
+    std::memset(codes, 0, static_cast<std::size_t>(count));
+    return scale;
+  }
+  store_codes(codes, row, count,
+              [&](FloatVector x) HWY_ATTR { return hn::DemoteTo(i8, whole_multiples(x, scale)); });
+  return scale;
+}
+
+/// The multiples of its scale that a row's codes stand for.
+void round_row_of_weights(float* row, std::int64_t count) {
+  const FloatTag d;
+  const float scale = scale_of_weights(row, count);
+  if (!(scale > 0)) {
+    std::fill_n(row, count, 0.0f);
+    return;
+  }
+  for_vectors(count, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto code = hn::ConvertTo(d, whole_multiples(part.load(row + i), scale));
+    part.store(hn::Mul(hn::Set(d, scale), code), row + i);
+  });
+}
+
 /// Codes 128 + round(127 x / largest); returns their scale, NaN where a number is not finite. Rows without a
 /// number of 4e-37, whose inverse floats do not hold, count as zeros.
 float quantise_row(std::uint8_t* to, const float* from, std::int64_t count) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> u32;
-  const hn::Rebind<std::uint8_t, FloatTag> u8;
   const float largest = largest_size(from, count);
   const float inverse = 127.0f / largest;
   const float steps = inverse <= std::numeric_limits<float>::max() ? inverse : 0.0f;
   // Among floats from 2^23 on, neighbours differ by 1: adding one rounds, and leaves the code in the lowest
   // byte.
   const float shift = 12582912.0f + 128.0f;
-  const auto codes = [&](FloatVector x) HWY_ATTR {
+  store_codes(to, from, count, [&](FloatVector x) HWY_ATTR {
     const auto code = hn::MulAdd(x, hn::Set(d, steps), hn::Set(d, shift));
     return hn::U8FromU32(hn::And(hn::BitCast(u32, code), hn::Set(u32, 255)));
-  };
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(codes(hn::LoadU(d, from + i)), u8, to + i);
-  if (i < count) {
-    const PartOfVector part{static_cast<std::size_t>(count - i)};
-    std::uint8_t rest[hn::MaxLanes(d)];
-    hn::StoreU(codes(part.load(from + i)), u8, rest);
-    std::memcpy(to + i, rest, part.count);
-  }
+  });
   return largest / 127.0f + 0.0f * largest;
 }
 
@@ -248,6 +287,8 @@ namespace linnet::kernels {
 namespace {
 
 HWY_EXPORT(narrow_all);
+HWY_EXPORT(quantise_row_of_weights);
+HWY_EXPORT(round_row_of_weights);
 HWY_EXPORT(finish);
 HWY_EXPORT(finish_and_narrow);
 HWY_EXPORT(has_group_tiles);
@@ -293,26 +334,19 @@ WeightType find_weight_type(const std::string& name) {
 }
 
 float quantise_weights(std::span<std::int8_t> codes, std::span<const float> row) {
-  float largest = 0;
-  for (const float w : row) largest = std::max(largest, std::abs(w));
-  const float scale = largest / 127.0f;
-  for (std::size_t k = 0; k < row.size(); ++k)
-    codes[k] = scale > 0 ? static_cast<std::int8_t>(std::lrint(row[k] / scale)) : std::int8_t{0};
-  return scale;
+  assert(codes.size() == row.size());
+  return HWY_DYNAMIC_DISPATCH(quantise_row_of_weights)(codes.data(), row.data(), std::ssize(row));
 }
 
 void round_weights(View<float> w, WeightType type) {
   if (type == WeightType::f32) return;
-  const auto inputs = static_cast<std::size_t>(w.extent(1));
-  std::vector<std::int8_t> codes(inputs);
+  const std::int64_t inputs = w.extent(1);
   for (std::int64_t n = 0; n < w.extent(0); ++n) {
-    const std::span<float> row(w.at(n), inputs);
-    if (type == WeightType::bf16) {
-      for (float& x : row) x = to_float(to_bf16(x));
+    if (type == WeightType::int8) {
+      HWY_DYNAMIC_DISPATCH(round_row_of_weights)(w.at(n), inputs);
       continue;
     }
-    const float scale = quantise_weights(codes, row);
-    for (std::size_t k = 0; k < inputs; ++k) row[k] = scale * static_cast<float>(codes[k]);
+    for (float& x : std::span(w.at(n), static_cast<std::size_t>(inputs))) x = to_float(to_bf16(x));
   }
 }
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <limits>
-#include <vector>
+#include <numeric>
 
 #include "base/fail.h"
 #include "base/parallel.h"
@@ -64,18 +65,28 @@ void NarrowMatrix::pack_transposed(Context& context, View<const float> w) {
     });
     return;
   }
-  const auto inputs = static_cast<std::size_t>(layout_.inputs);
-  auto* codes = packed_.as<std::int8_t>();
-  parallel_for(context, layout_.outputs, [&](std::int64_t n) {
-    std::vector<std::int8_t> row(inputs);
-    scales_.scale[n] = quantise_weights(row, {w.at(n), inputs});
-    std::int32_t sum = 0;
-    for (std::int64_t k = 0; k < layout_.inputs; ++k) {
-      codes[layout_.offset(k, n)] = row[k];
-      sum += row[k];
-    }
-    scales_.excess[n] = 128 * sum;
-  });
+  parallel_for(context, layout_.panels(),
+               [&](Context& own, std::int64_t panel) { pack_codes(own, panel, w); });
+}
+
+void NarrowMatrix::pack_codes(Context& own, std::int64_t panel, View<const float> w) {
+  constexpr std::int64_t columns = NarrowLayout::columns, group = sizeof(std::uint32_t);
+  const std::int64_t padded = layout_.padded_inputs(), begin = panel * columns,
+                     count = std::min(columns, layout_.outputs - begin);
+  Workspace workspace(own);
+  const std::span<std::int8_t> rows = workspace.array<std::int8_t>(columns * padded);
+  std::ranges::fill(rows, std::int8_t{0});
+  for (std::int64_t n = 0; n < count; ++n) {
+    const auto row =
+        rows.subspan(static_cast<std::size_t>(n * padded), static_cast<std::size_t>(layout_.inputs));
+    scales_.scale[begin + n] = quantise_weights(row, {w.at(begin + n), row.size()});
+    scales_.excess[begin + n] = 128 * std::accumulate(row.begin(), row.end(), std::int32_t{0});
+  }
+  // A group of codes after another, each of them 32 bits.
+  std::byte* to = packed_.data() + panel * layout_.panel_bytes();
+  for (std::int64_t k = 0; k < padded; k += group)
+    for (std::int64_t n = 0; n < columns; ++n, to += group)
+      std::memcpy(to, rows.data() + n * padded + k, group);
 }
 
 void NarrowMatrix::unpack_transposed(View<float> w) const {

@@ -52,6 +52,8 @@ class NarrowMatrix {
                 const Epilogue& between) const;
 
  private:
+  /// Of int8 weights: the codes of a panel's outputs, and what comes with them.
+  void pack_codes(Context& own, std::int64_t panel, View<const float> w);
   void multiply_block(Context& own, FloatView c, ConstFloatView a, std::int64_t first, std::int64_t last,
                       const Epilogue& epilogue) const;
   /// Whether narrow.cc multiplies so many rows.

@@ -157,9 +157,11 @@ void ParameterFile::read(std::size_t index, std::span<float> to) const {
   } else {
     const Tensor codes = file_.tensor(row.name), scales = file_.tensor(row.name + scale_suffix);
     check_finite(scales.span<float>(), row.name + scale_suffix, path_);
-    const auto inputs = to.size() / std::max<std::size_t>(1, scales.span<float>().size());
-    for (std::size_t i = 0; i < to.size(); ++i)
-      to[i] = scales.span<float>()[i / inputs] * static_cast<float>(codes.span<std::int8_t>()[i]);
+    auto code = codes.span<std::int8_t>().begin();
+    const std::size_t inputs = to.size() / std::max<std::size_t>(1, scales.span<float>().size());
+    for (std::size_t n = 0; n < scales.span<float>().size(); ++n)
+      for (float& weight : to.subspan(n * inputs, inputs))
+        weight = scales.span<float>()[n] * static_cast<float>(*code++);
   }
   check_finite(to, row.name, path_);
   const auto wrong = std::ranges::find_if_not(to, [&](float value) { return holds(row.range, value); });

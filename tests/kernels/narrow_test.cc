@@ -306,6 +306,30 @@ TEST(NarrowMultiply, GeluIsNear) {
   }
 }
 
+TEST(RoundWeights, OfInt8AreTheNearestMultiplesOfAScale) {
+  for (const std::int64_t count : {1, 3, 15, 16, 17, 63, 64, 65, 1000}) {
+    for (const float size : {1.0f, 1e-30f, 1e-40f, 1e37f, 0.0f}) {  // subnormal scales too
+      SCOPED_TRACE(testing::Message() << count << " weights of about " << size);
+      Tensor w = normal({1, count}, static_cast<std::uint64_t>(count));
+      for (float& x : w.span<float>()) x *= size;
+      if (count > 3) w.span<float>()[3] = w.span<float>()[0] / 2;
+      float largest = 0;
+      for (const float x : w.span<float>()) largest = std::max(largest, std::abs(x));
+      const float scale = largest / 127;
+      std::vector<std::int8_t> codes(static_cast<std::size_t>(count), 99);
+      EXPECT_EQ(quantise_weights(codes, w.span<float>()), scale);
+      Tensor rounded = w.clone();
+      round_weights(rounded.view<float>(), WeightType::int8);
+      for (std::size_t k = 0; k < codes.size(); ++k) {
+        const long code = scale > 0 ? std::lrint(w.span<float>()[k] / scale) : 0;
+        ASSERT_EQ(codes[k], code) << k;
+        ASSERT_EQ(rounded.span<float>()[k], scale * static_cast<float>(code)) << k;
+        ASSERT_EQ(std::signbit(rounded.span<float>()[k]), code < 0) << k;
+      }
+    }
+  }
+}
+
 TEST(RoundWeights, IsIdempotentAndNear) {
   for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
     SCOPED_TRACE(type == WeightType::bf16 ? "bf16" : "int8");
