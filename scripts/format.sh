@@ -10,7 +10,8 @@ if [[ -z "$format" ]] || ! "$format" --version | grep -q 'version 14\.'; then
   exit 1
 fi
 
-listed=$(git ls-files '*.h' '*.cc' '*.c')
+# New files too, before they are added.
+listed=$(git ls-files --cached --others --exclude-standard '*.h' '*.cc' '*.c')
 mapfile -t files <<<"$listed"
 if [[ -z "$listed" ]]; then
   echo "format: expected sources that git knows, got none" >&2

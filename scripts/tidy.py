@@ -92,7 +92,7 @@ def findings(tidy, options, files):
 def main(tidy, *arguments):
     if arguments not in ((), ("--changed",)):
         sys.exit("tidy: expected --changed or nothing, got " + " ".join(arguments))
-    files = output("git", "ls-files", "src/*.cc", "apps/*.cc", "examples/*.cc", "examples/*.c").split()
+    files = output("git", "ls-files", "--cached", "--others", "--exclude-standard", "src/*.cc", "apps/*.cc", "examples/*.cc", "examples/*.c").split()
     if arguments:
         files = changed_files(files)
     os.makedirs(FOLDER, exist_ok=True)

@@ -234,13 +234,15 @@ std::shared_ptr<const Model> initial_model(const RunRecord& record, const Datase
 
 /// Of settings on the command line that change nothing, and of those that are seldom meant. A default is what
 /// else replaces, as attention.decay=none beside another family.
-void warn_of_settings(const std::vector<std::string>& settings, const ModelConfig& model, Display& display) {
+void warn_of_settings(const std::vector<std::string>& settings, const RunConfig& config, Display& display) {
   const RunSettings defaults = settings_of(RunConfig());
+  const ModelConfig& model = config.model;
   for (const std::string& setting : settings) {
     const std::string key = setting.substr(0, setting.find('='));
-    if (!key.starts_with("attention.") || setting == key + "=" + defaults.at(key)) continue;
-    if (const std::string why = without_effect(model.attention, model.layers, key); !why.empty())
-      display.show(fmt::format("warning: {} has no effect {}", key, why));
+    if (setting == key + "=" + defaults.at(key)) continue;
+    const std::string why = key.starts_with("attention.") ? without_effect(model.attention, model.layers, key)
+                                                          : without_effect(config.training, key);
+    if (!why.empty()) display.show(fmt::format("warning: {} has no effect {}", key, why));
   }
   for (const std::string& sentence : doubtful_settings(model.attention, model.layers))
     display.show("warning: " + sentence);
@@ -324,7 +326,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const bool begins = !resume || !Checkpoints(folder).any();
   const std::shared_ptr<const Model> initial =
       begins ? initial_model(record, *data.training, display) : nullptr;
-  warn_of_settings(arguments.settings, config.model, display);
+  warn_of_settings(arguments.settings, config, display);
   for (const std::string& sentence : doubts_of(config.data, *data.training))
     display.show("warning: " + sentence);
   stop_on_signals();

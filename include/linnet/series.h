@@ -27,7 +27,8 @@ class LINNET_API ModelSeries {
   /// Numbers in memory, [rows, columns], in the columns that the model was trained with; they are copied. NaN
   /// stands for a number that is not known. A model that keeps no statistics takes them as they are. Throws
   /// UsageError for a model that predicts no next numbers of a series, or fewer rows at once than its steps
-  /// have; and for numbers of other columns than the model's, without rows, or infinite; and for no model.
+  /// have; and for numbers of other columns than the model's, without rows or memory, or infinite; and for no
+  /// model.
   ModelSeries(std::shared_ptr<const Model> model, View<const float> values);
 
   /// A CSV file, read as the model's training data were (docs/commands/train.md), whose columns are found by
@@ -122,8 +123,9 @@ struct Anomalies {
   std::vector<Anomaly> found;
 };
 
-/// Rows without a known number take no part. Throws UsageError for scores whose sizes do not fit each other,
-/// options outside their range, and where no calibrating row with known numbers has a context.
+/// Rows without a known number take no part. Throws UsageError for scores whose sizes do not fit each other
+/// or that are infinite, options outside their range, and where no calibrating row with known numbers has a
+/// context.
 LINNET_API Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& options = {});
 
 }  // namespace linnet

@@ -22,8 +22,9 @@ class Communicator;  // linnet/communicator.h
 enum class OptimiserKind { adamw, radam };
 
 /// The learning rate over the updates: constant; a cosine down to the final rate (Loshchilov and Hutter 2017,
-/// equation 5); or the final rate after a certain update.
-enum class Schedule { constant, cosine, step };
+/// equation 5); the final rate after a certain update; or a fall with the inverse square root of the number
+/// of updates (Vaswani et al. 2017, section 5.3), which does not depend on `steps`.
+enum class Schedule { constant, cosine, step, inverse_sqrt };
 
 /// How a model is trained. The keys are training.* of `linnet train --options`.
 struct TrainingOptions {

@@ -1,5 +1,6 @@
 #include "linnet/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 
@@ -60,12 +61,14 @@ void fail_view(std::span<const std::int64_t> shape, std::span<const std::int64_t
 
 std::int64_t checked_size(std::span<const std::int64_t> shape, std::size_t element_bytes) {
   constexpr std::int64_t limit = std::numeric_limits<std::int64_t>::max();
+  // Strides are products of extents, also where another one is 0.
   std::int64_t product = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0) fail("tensor", "expected extents of at least 0, got shape {}", to_string(shape));
-    if (__builtin_mul_overflow(product, extent, &product))
+    if (__builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product))
       fail<OutOfMemoryError>("tensor", "expected a size below 2^63, got shape {}", to_string(shape));
   }
+  if (std::ranges::count(shape, 0) > 0) return 0;
   if (element_bytes != 0 && product > limit / static_cast<std::int64_t>(element_bytes))
     fail<OutOfMemoryError>("tensor", "expected fewer than 2^63 bytes, got shape {} of {} bytes each",
                            to_string(shape), element_bytes);

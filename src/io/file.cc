@@ -235,6 +235,7 @@ std::string extension_of(const std::string& file) {
 }
 
 fs::path absolute_path(const fs::path& path) {
+  if (path.empty()) fail<UsageError>("path", "expected the path of a file or folder, got an empty one");
   std::error_code error;
   const fs::path whole = fs::absolute(path, error);
   if (error) fail("path", "cannot find the folder of {}: {}", path.string(), error.message());

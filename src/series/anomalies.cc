@@ -117,10 +117,16 @@ Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& optio
   check(options);
   const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(scores.columns, 0));
   if (columns == 0 || scores.has_context.size() != scores.rows.size() ||
-      scores.numbers.size() != scores.rows.size() * columns)
-    fail<UsageError>("score",
-                     "expected scores of {} rows with as many contexts and {} columns, got {} and {} numbers",
-                     scores.rows.size(), scores.columns, scores.has_context.size(), scores.numbers.size());
+      scores.numbers.size() % columns != 0 || scores.numbers.size() / columns != scores.rows.size())
+    fail<UsageError>(
+        "score",
+        "expected scores of as many rows as contexts and of a number for each row and column, got {} "
+        "rows, {} contexts, {} columns and {} numbers",
+        scores.rows.size(), scores.has_context.size(), scores.columns, scores.numbers.size());
+  const auto infinite = std::ranges::find_if(scores.rows, [](double score) { return std::isinf(score); });
+  if (infinite != scores.rows.end())
+    fail<UsageError>("score", "expected finite scores or NaN, got {} in row {}", *infinite,
+                     infinite - scores.rows.begin());
   Anomalies result{.scores = smoothed(scores, options.window), .threshold = options.threshold, .found = {}};
   const std::int64_t rows = std::ssize(scores.rows),
                      calibrate = options.calibrate > 0 ? std::min(options.calibrate, rows) : rows;

@@ -36,6 +36,9 @@ Series series_of(View<const float> values, std::vector<std::string> names) {
   if (values.rank() != 2 || values.extent(0) < 1 || values.extent(1) < 1)
     fail<UsageError>("series", "expected numbers [rows, columns], neither of them 0, got {}",
                      to_string(values.shape()));
+  if (values.data() == nullptr)
+    fail<UsageError>("series", "expected memory for numbers {}, got a null pointer",
+                     to_string(values.shape()));
   Series series;
   const std::int64_t rows = values.extent(0), columns = values.extent(1);
   if (std::ssize(names) != columns) {
@@ -98,8 +101,9 @@ std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& op
     fail<UsageError>("forecast", "expected steps in 1 … {}, got {}", most_steps, options.steps);
   if (options.samples < 1 || options.samples > most_samples)
     fail<UsageError>("forecast", "expected samples in 1 … {}, got {}", most_samples, options.samples);
-  if (!(options.temperature >= 0) || std::isinf(options.temperature))
-    fail<UsageError>("forecast", "expected a finite temperature of at least 0, got {}", options.temperature);
+  if (!(options.temperature >= 0) || std::isinf(static_cast<float>(options.temperature)))
+    fail<UsageError>("forecast", "expected a temperature of at least 0 that a float holds, got {}",
+                     options.temperature);
   if (options.context < 0)
     fail<UsageError>("forecast", "expected a context of at least 0 rows, got {}", options.context);
   const SeriesDraws draws{.samples = has_densities(input) ? options.samples : 1,

@@ -41,7 +41,7 @@ void add_options(Options& table, TrainingOptions& options) {
             1 << 20);
   table.add("training.clip", options.clip, "largest norm of the gradient; 0 for no limit", 0, 1e9);
   table.add("training.schedule", options.schedule, "schedule of the learning rate",
-            {"constant", "cosine", "step"});
+            {"constant", "cosine", "step", "inverse-sqrt"});
   table.add("training.warmup", options.warmup, "updates over which the rate rises from 0", 0, most_steps);
   table.add("training.final_rate", options.final_rate, "final fraction of the rate, for cosine and step", 0,
             1);
@@ -73,6 +73,15 @@ void add_options(Options& table, TrainingOptions& options) {
       "training.transpose", options.transpose,
       "largest random shift of all tokens but 0 of a training sequence, as music is transposed; 0: none", 0,
       1 << 20);
+}
+
+std::string without_effect(const TrainingOptions& options, std::string_view key) {
+  const bool step = options.schedule == Schedule::step, cosine = options.schedule == Schedule::cosine;
+  if (key == "training.final_rate" && !step && !cosine) return "without training.schedule = cosine or step";
+  if (key == "training.step_at" && !step) return "without training.schedule = step";
+  if (key == "training.truncate" && options.segment == 0) return "without training.segment";
+  if (key == "training.patience" && options.evaluate_every == 0) return "without training.evaluate_every";
+  return {};
 }
 
 PassBounds bounds_of(const TrainingOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,10 @@ inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);
+
+/// Without which other setting a key of training.* changes nothing, where these options lack it, to be said
+/// behind "has no effect"; empty where it has one.
+std::string without_effect(const TrainingOptions& options, std::string_view key);
 
 /// How the memory of a pass is bounded.
 PassBounds bounds_of(const TrainingOptions& options);

@@ -94,7 +94,7 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
         "the model",
         config.vocabulary, dataset.vocabulary());
   if (dataset.packed()) check_packed("training", config);
-  if (dataset.size() == 0) fail("training", "expected at least 1 example, got an empty set");
+  if (dataset.size() < 1) fail<UsageError>("training", "expected at least 1 example, got {}", dataset.size());
 }
 
 void check_training_data(const ModelConfig& config, const TrainingOptions& options, const Dataset& dataset) {

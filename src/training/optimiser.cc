@@ -12,13 +12,22 @@ double learning_rate(const TrainingOptions& options, std::int64_t step) {
   const double highest = options.learning_rate;
   if (step <= options.warmup)
     return highest * static_cast<double>(step) / static_cast<double>(options.warmup);
-  if (options.schedule == Schedule::step)
-    return step <= options.step_at ? highest : highest * options.final_rate;
-  if (options.schedule == Schedule::constant) return highest;
-  const double length = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
-  const double progress = std::min(1.0, static_cast<double>(step - options.warmup) / length);
-  const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
-  return highest * (options.final_rate + (1 - options.final_rate) * share);
+  switch (options.schedule) {
+    case Schedule::constant:
+      break;
+    case Schedule::step:
+      return step <= options.step_at ? highest : highest * options.final_rate;
+    case Schedule::inverse_sqrt:
+      return highest * std::sqrt(static_cast<double>(std::max<std::int64_t>(options.warmup, 1)) /
+                                 static_cast<double>(step));
+    case Schedule::cosine: {
+      const double length = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
+      const double progress = std::min(1.0, static_cast<double>(step - options.warmup) / length);
+      const double share = 0.5 * (1 + std::cos(std::numbers::pi * progress));
+      return highest * (options.final_rate + (1 - options.final_rate) * share);
+    }
+  }
+  return highest;
 }
 
 Optimiser::Optimiser(const ParameterTable& table, const TrainingOptions& options)

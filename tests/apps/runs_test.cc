@@ -585,6 +585,12 @@ TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
   EXPECT_THAT(err("b", {"attention.family=linear", "attention.features=32", "attention.alpha=0.5"}),
               testing::AllOf(HasSubstr("warning: attention.features has no effect beside"),
                              Not(HasSubstr("attention.alpha has"))));
+  EXPECT_THAT(
+      err("d", {"training.schedule=constant", "training.final_rate=0.5", "training.step_at=7",
+                "training.truncate=true", "training.warmup=1"}),
+      testing::AllOf(HasSubstr("warning: training.final_rate has no effect without training.schedule"),
+                     HasSubstr("training.step_at has no"), HasSubstr("training.truncate has no"),
+                     Not(HasSubstr("training.warmup has"))));
   EXPECT_THAT(err("c", {"attention.family=linear", "attention.feature_map=identity"}),
               HasSubstr("warning: attention.feature_map = identity has negative features"));
 }

@@ -1,5 +1,7 @@
 #include "linnet/feature_map.h"
 
+#include <stdexcept>
+
 #include "attention/attention_tools.h"
 #include "linnet/error.h"
 
@@ -15,7 +17,8 @@ double exact(const std::string& name, double alpha, double x) {
   if (name == "relu") return std::max(x, 0.0);
   if (name == "squared-relu") return std::max(x, 0.0) * std::max(x, 0.0);
   if (name == "exp") return std::exp(std::min(x, 32.0));
-  return x;
+  if (name == "identity") return x;
+  throw std::invalid_argument("no formula of the feature map " + name);
 }
 
 // Tiles with rows apart, of awkward widths.

@@ -28,6 +28,13 @@ TEST(Tensor, MayBeEmpty) {
   EXPECT_TRUE(tensor.view<float>().empty());
 }
 
+TEST(Tensor, RefusesStridesThatDoNotFitWhereverAnExtentIsZero) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THROW(Tensor::of<float>({0, most, most}), OutOfMemoryError);
+  EXPECT_THROW(Tensor::of<float>({most, most, 0}), OutOfMemoryError);
+  EXPECT_EQ(Tensor::of<float>({0, most}).view<float>().stride(0), most);
+}
+
 TEST(Tensor, IsEmptyAfterAMove) {
   Tensor source = Tensor::of<double>({2, 3}), assigned = Tensor::of<float>({7});
   source.span<double>()[5] = 4;

@@ -47,8 +47,8 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"model.classes", [](auto& c) { c.classes = huge; }},
       {"model.mixtures", [](auto& c) { c.mixtures = 0; }},
       {"model.mixtures", [](auto& c) { c.mixtures = huge; }},
-      {"model.norm", [](auto& c) { c.norm = static_cast<NormOrder>(2); }},
-      {"model.norm_kind", [](auto& c) { c.norm_kind = static_cast<NormKind>(2); }},
+      {"model.norm", [](auto& c) { c.norm = static_cast<NormOrder>(99); }},
+      {"model.norm_kind", [](auto& c) { c.norm_kind = static_cast<NormKind>(99); }},
       {"model.activation", [](auto& c) { c.activation = Activation::none; }},
       {"model.positions", [](auto& c) { c.positions = Positions::rotary; }},                // heads of 3
       {"attention.layers", [](auto& c) { c.attention.layers = "linear,softmax,linear"; }},  // of 2 layers
@@ -60,7 +60,7 @@ TEST(ModelConfig, RefusesWhatIsNoModelNamingTheKey) {
       {"attention.decay",
        [](auto& c) { c.attention.layers = "softmax,local", c.attention.linear.decay = Decay::fixed; }},
       {"model.positions", [](auto& c) { c.positions = static_cast<Positions>(-1); }},
-      {"model.head", [](auto& c) { c.head = static_cast<OutputDistribution>(2); }},
+      {"model.head", [](auto& c) { c.head = static_cast<OutputDistribution>(99); }},
       {"model.dropout", [](auto& c) { c.dropout = 1; }},
       {"model.dropout", [](auto& c) { c.dropout = -0.1; }},
       {"model.dropout", [](auto& c) { c.dropout = std::nan(""); }},
@@ -221,7 +221,7 @@ TEST(ModelConfig, RefusesEncodersThatCannotBe) {
   config.attention.linear.decay = Decay::none;
   config.classes = 3;
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.classes = 0"), std::string::npos);
-  config.objective = static_cast<Objective>(2);
+  config.objective = static_cast<Objective>(99);
   EXPECT_NE(error_of<UsageError>([&] { config.check(); }).find("model.objective"), std::string::npos);
 }
 

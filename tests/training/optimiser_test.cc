@@ -10,6 +10,9 @@ namespace {
 
 constexpr std::uint64_t seed = 121;
 
+constexpr Schedule every_schedule[] = {Schedule::constant, Schedule::cosine, Schedule::step,
+                                       Schedule::inverse_sqrt};
+
 TrainingOptions scheduled(Schedule schedule, std::int64_t warmup) {
   TrainingOptions options;
   options.schedule = schedule;
@@ -22,7 +25,7 @@ TrainingOptions scheduled(Schedule schedule, std::int64_t warmup) {
 }
 
 TEST(LearningRate, WarmsUpLinearlyToTheHighest) {
-  for (const Schedule schedule : {Schedule::constant, Schedule::cosine, Schedule::step}) {
+  for (const Schedule schedule : every_schedule) {
     const TrainingOptions options = scheduled(schedule, 100);
     for (const std::int64_t step : {1, 7, 50, 99, 100})
       EXPECT_NEAR(learning_rate(options, step), 0.02 * static_cast<double>(step) / 100, 2e-4)
@@ -58,8 +61,20 @@ TEST(LearningRate, StepFallsOnce) {
   EXPECT_NEAR(learning_rate(options, 1000), 0.005, 1e-15);
 }
 
+TEST(LearningRate, InverseSquareRootHalvesWithFourTimesTheUpdates) {
+  const TrainingOptions options = scheduled(Schedule::inverse_sqrt, 100);
+  EXPECT_NEAR(learning_rate(options, 101), 0.02 * std::sqrt(100.0 / 101), 1e-15);
+  EXPECT_NEAR(learning_rate(options, 400), 0.01, 1e-15);
+  EXPECT_NEAR(learning_rate(options, 6400), 0.0025, 1e-15);
+  TrainingOptions longer = options;
+  longer.steps = 10'000;
+  EXPECT_EQ(learning_rate(longer, 777), learning_rate(options, 777)) << "does not depend on the end";
+  EXPECT_NEAR(learning_rate(scheduled(Schedule::inverse_sqrt, 0), 1), 0.02, 1e-15);
+  EXPECT_NEAR(learning_rate(scheduled(Schedule::inverse_sqrt, 0), 4), 0.01, 1e-15);
+}
+
 TEST(LearningRate, IsFiniteForRunsThatAreAllWarmUp) {
-  for (const Schedule schedule : {Schedule::constant, Schedule::cosine, Schedule::step})
+  for (const Schedule schedule : every_schedule)
     for (const std::int64_t warmup : {999, 1000, 1001, 5000})
       for (const std::int64_t step : {1, 500, 999, 1000}) {
         const double rate = learning_rate(scheduled(schedule, warmup), step);

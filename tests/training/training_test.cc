@@ -293,8 +293,8 @@ TEST(Training, RefusesOptionsThatCannotBe) {
   refused("training.accumulate", [](auto& o) { o.accumulate = 0; });
   refused("training.learning_rate", [](auto& o) { o.learning_rate = std::nan(""); });
   refused("training.learning_rate", [](auto& o) { o.learning_rate = -1; });
-  refused("training.optimiser", [](auto& o) { o.optimiser = static_cast<OptimiserKind>(2); });
-  refused("training.schedule", [](auto& o) { o.schedule = static_cast<Schedule>(3); });
+  refused("training.optimiser", [](auto& o) { o.optimiser = static_cast<OptimiserKind>(99); });
+  refused("training.schedule", [](auto& o) { o.schedule = static_cast<Schedule>(99); });
   refused("training.beta2", [](auto& o) { o.beta2 = 1; });
   refused("training.checkpoint_every", [](auto& o) { o.checkpoint_every = 0; });
   refused("training.keep_checkpoints", [](auto& o) { o.keep_checkpoints = 0; });

@@ -302,10 +302,10 @@ void add_bench_attention(Command& bench) {
     return command.add_option(name, value, text).capture_default_str();
   };
   list("--family", arguments->family, "families: linear,softmax, or all").offers({"all"});
-  arguments->family_options.add_owned(
-      list("--feature-map", arguments->feature_map,
-           "feature maps of linear; user is elu written with the exported tile mathematics"),
-      {"linear"});
+  arguments->family_options.add_owned(list("--feature-map", arguments->feature_map,
+                                           "feature maps of linear (linnet families lists them); user is elu "
+                                           "written with the exported tile mathematics"),
+                                      {"linear"});
   const auto of_parallel_passes = [&](const Option& option) {
     arguments->of_passes.push_back({option, {"forward", "training"}});
   };

@@ -45,14 +45,7 @@ class LinearAttention final : public Attention {
             std::span<const std::int64_t> slots, std::span<const std::int64_t> positions) const override;
 
  private:
-  std::int64_t features(std::int64_t head_dim) const {
-    const std::int64_t count = map_.features(head_dim);
-    constexpr std::int64_t most = std::int64_t{1} << 31;
-    if (count < 1 || count > most)
-      fail(operation, "expected the feature map {} to have 1 to {} features, got {}", map_.name(), most,
-           count);
-    return count;
-  }
+  std::int64_t features(std::int64_t head_dim) const { return checked_features(operation, map_, head_dim); }
 
   template <class S>
   auto& own_state(const char* which, S& state, const HeadShape& shape, std::int64_t features) const {
@@ -357,6 +350,14 @@ void LinearAttention::read(Context& context, View<float> out, View<const float> 
 }
 
 }  // namespace
+
+std::int64_t checked_features(const char* operation, const FeatureMap& map, std::int64_t head_dim) {
+  constexpr std::int64_t most = std::int64_t{1} << 31;
+  const std::int64_t count = map.features(head_dim);
+  if (count < 1 || count > most)
+    fail(operation, "expected the feature map {} to have 1 to {} features, got {}", map.name(), most, count);
+  return count;
+}
 
 std::unique_ptr<Attention> make_linear_attention(const AttentionOptions& options) {
   if (options.linear.feature_map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");

@@ -10,6 +10,9 @@ namespace linnet {
 /// Error for options that cannot be.
 std::unique_ptr<Attention> make_linear_attention(const AttentionOptions& options);
 
+/// F of that map; throws Error for a number that cannot be.
+std::int64_t checked_features(const char* operation, const FeatureMap& map, std::int64_t head_dim);
+
 /// States of the reference: S [H, F, M], then z [H, F] for each batch entry, and the logarithms M [B, H] of
 /// what they are to be multiplied by where the map is log-scaled. Nothing comes before the keys where
 /// `initial` is left out.

@@ -23,7 +23,7 @@ struct ReferenceHead {
   ReferenceHead(const AttentionOptions& options, const AttentionSizes& sizes, const ReferenceInputs& inputs,
                 const LinearReferenceStates& states, std::int64_t b, std::int64_t h)
       : map(*options.linear.feature_map),
-        features(map.features(sizes.head_dim)),
+        features(checked_features(kOperation, map, sizes.head_dim)),
         held(states.initial.rank() != 0 ? features : 0),
         keys(sizes.keys + held),
         query_context{options.layer, static_cast<int>(h), states.position, true},
