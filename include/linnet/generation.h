@@ -116,9 +116,9 @@ class LINNET_API Session {
 
   /// The same for several streams, each at most once: prompts[i] belongs to streams[i]. Streams that stand at
   /// the same position pass through the layers together, slice by slice, as long as all of them have tokens
-  /// for equal slices; the rest follows one stream after another, as do models with bf16 weights, whose
-  /// products depend on the number of rows in the last bit. The result is that of one call per stream, bit
-  /// for bit. Throws as above; all streams are then unchanged.
+  /// for equal slices; the rest follows one stream after another, as do models with bf16 weights on matrix
+  /// units, whose products depend on the number of rows in the last bit. The result is that of one call per
+  /// stream, bit for bit. Throws as above; all streams are then unchanged.
   void prefill(std::span<const std::int64_t> streams, std::span<const std::span<const std::int32_t>> prompts);
 
   /// Appends a given token to each of `streams` (each at most once), in the recurrent form: tokens[i] belongs

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/dense.h"
 #include "linnet/generation.h"
 
 namespace linnet {
@@ -80,8 +81,7 @@ void take_prompts(Context& context, const Network& network, Transformer& layers,
                   RecurrentState& single, std::vector<Prompt> prompts,
                   FunctionReference<void(const Prompt&)> taken) {
   for (const Prompt& prompt : prompts) states.reserve(prompt.stream, prompt.position + prompt.steps());
-  // Products with bf16 weights depend on the number of rows in the last bit.
-  const std::int64_t most = network.config().weights == WeightType::bf16 ? 1 : most_prompts;
+  const std::int64_t most = kernels::multiplies_rows_alone(network.config().weights) ? most_prompts : 1;
   while (!prompts.empty()) {
     const auto others =
         std::stable_partition(prompts.begin(), prompts.end(),

@@ -53,6 +53,10 @@ constexpr std::int64_t few_rows = 16;
 
 bool multiplies_fast(WeightType type) { return type != WeightType::bf16 || multiplies_groups(type); }
 
+bool multiplies_rows_alone(WeightType type) {
+  return type != WeightType::bf16 || !library_has_matrix_units();
+}
+
 struct PackedMatrix::Storage {
   float* panels() {
     if (packed.bytes() == 0) packed = SharedPages(static_cast<std::size_t>(layout.floats()) * sizeof(float));

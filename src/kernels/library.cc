@@ -209,7 +209,7 @@ std::string implementation(const LibraryProduct& product) {
 bool multiplies_pairs_fast() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return !__builtin_cpu_is("intel") || dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx;
+  return !__builtin_cpu_is("intel") || library_has_matrix_units();
 #else
   return true;
 #endif
@@ -224,6 +224,8 @@ bool library_is_fast(const LibraryProduct& product) {
 bool library_has_matrix_units(const LibraryProduct& product) {
   return implementation(product).find("amx") != std::string::npos;
 }
+
+bool library_has_matrix_units() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
 
 bool has_fast_instructions_for(WeightType type) {
   if (type == WeightType::f32 || dnnl::get_effective_cpu_isa() < least_isa(type)) return false;

@@ -29,6 +29,9 @@ bool library_is_fast(const LibraryProduct& product);
 /// Whether that kernel uses matrix units (AMX), which need many rows.
 bool library_has_matrix_units(const LibraryProduct& product);
 
+/// Whether it has any on this machine.
+bool library_has_matrix_units();
+
 /// Whether the processor has AVX-512's instructions for products of a narrow type (VNNI or bf16), faster than
 /// those of f32, and neither LINNET_ISA nor oneDNN's own variables forbid them.
 bool has_fast_instructions_for(WeightType type);
