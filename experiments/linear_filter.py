@@ -51,6 +51,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     folder = parser.parse_args().folder
+    if not (folder / "noisy.wav").exists():
+        parser.error(f"expected the sounds of linnet data instruments in {folder}, got no noisy.wav")
     noisy, clean, noisy_test, clean_test = (
         samples_of(folder / f"{name}.wav") for name in ("noisy", "clean", "noisy-test", "clean-test")
     )

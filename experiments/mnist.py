@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """MNIST pixel by pixel for an equal budget of time: linear attention with learned decay, and softmax (docs/results.md).
 
-    experiments/mnist.py LINNET MNIST_FOLDER OUT [MINUTES] [KEY=VALUE ...]
+    experiments/mnist.py LINNET MNIST OUT [MINUTES] [KEY=VALUE ...]
 
-LINNET is the program and MNIST_FOLDER holds the four files of MNIST. Every attention trains experiments/mnist.toml for
+LINNET is the program and the folder MNIST holds the four files of MNIST. Every attention trains experiments/mnist.toml for
 MINUTES (45) with bf16 products, in OUT. Then the script prints a table of the loss over all test images, draws 64
 pictures and the lower halves of the first test images with each model, and the losses against time. Started again, it
 goes on where it was interrupted. KEY=VALUE change the configuration of all runs.
 """
 import gzip
+import json
 import pathlib
 import struct
 
 import budget
+import common
 
 ATTENTION = {"linear-decay": ["attention.decay=learned"], "softmax": ["attention.family=softmax"]}
 PICTURES = 64
@@ -30,20 +32,22 @@ def first_pictures(mnist, file):
 
 
 def main():
-    linnet, mnist, out, minutes, settings = budget.arguments(__doc__, 45)
+    given = common.arguments(__doc__, "mnist", "out", minutes=45, held=budget.HELD)
+    linnet, out, minutes = given.linnet, given.out, given.minutes
+    common.begin(given, "mnist")
     config = pathlib.Path(__file__).resolve().parent / "mnist.toml"
     for name, changes in ATTENTION.items():
-        budget.train(linnet, config, mnist, out / name, minutes, [*changes, *settings])
-    first_pictures(mnist, out / "first-idx3-ubyte")
+        budget.train(linnet, config, given.mnist, out / name, minutes, [*changes, *given.settings])
+    first_pictures(given.mnist, out / "first-idx3-ubyte")
     print("attention | updates | images seen | minutes | bits per dimension, all test images")
     for name in ATTENTION:
         found = budget.result(linnet, out / name)
-        images = found["tokens"] // 784
+        images = found["tokens"] // json.loads((out / name / "config.json").read_text())["model"]["length"]
         print(f"{name} | {found['updates']} | {images} | {found['minutes']:.1f} | {found['bits']:.4f}", flush=True)
-        budget.run(linnet, "generate", out / name, "--count", PICTURES, "--seed", 1, "--out", out / f"{name}-samples.png")
-        budget.run(linnet, "generate", out / name, "--complete", out / "first-idx3-ubyte", "--seed", 1, "--out",
+        common.run(linnet, "generate", out / name, "--count", PICTURES, "--seed", 1, "--out", out / f"{name}-samples.png")
+        common.run(linnet, "generate", out / name, "--complete", out / "first-idx3-ubyte", "--seed", 1, "--out",
                    out / f"{name}-halves.png")
-    budget.run(linnet, "plot", *(out / name for name in ATTENTION), "--x", "seconds", "--title",
+    common.run(linnet, "plot", *(out / name for name in ATTENTION), "--x", "seconds", "--title",
                f"MNIST, {minutes:g} minutes each", "--out", out / "mnist.svg")
 
 

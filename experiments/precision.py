@@ -6,33 +6,25 @@
 LINNET is the program and OUT a folder for the runs and the picture of their losses. Trains configs/digits.toml, changed by
 KEY=VALUE, and prints the validation loss of every run after every evaluation.
 """
-import pathlib
-import sys
-
-import budget
+import common
 
 SEEDS = (1, 2, 3)
 
 
 def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    linnet, out, settings = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3:]
-    config = pathlib.Path(__file__).resolve().parent.parent / "configs" / "digits.toml"
+    given = common.arguments(__doc__, "out", held=("training.precision", "training.seed"))
+    common.begin(given)
     runs = {f"{precision}-{seed}": (precision, seed) for precision in ("f32", "bf16") for seed in SEEDS}
     losses = {}
     for name, (precision, seed) in runs.items():
-        if (out / name).exists():
-            budget.run(linnet, "train", "--resume", out / name)  # does nothing where it has come to its end
-        else:
-            budget.run(linnet, "train", config, "--out", out / name,
-                       *budget.options([f"training.precision={precision}", f"training.seed={seed}", *settings]))
-        losses[name] = {row["step"]: row["validation_bits"] for row in budget.rows(out / name) if "validation_bits" in row}
+        common.train(given.linnet, given.out / name, "digits",
+                     *common.options([f"training.precision={precision}", f"training.seed={seed}", *given.settings]))
+        losses[name] = {row["step"]: row["validation_bits"] for row in common.rows(given.out / name) if "validation_bits" in row}
     print("updates | " + " | ".join(runs))
     for step in sorted(losses["f32-1"]):
         print(f"{step} | " + " | ".join(f"{losses[name][step]:.4f}" for name in runs))
-    budget.run(linnet, "plot", *(out / name for name in runs), "--title", "Products of f32 and of bf16", "--out",
-               out / "precision.svg")
+    common.run(given.linnet, "plot", *(given.out / name for name in runs), "--title", "Products of f32 and of bf16", "--out",
+               given.out / "precision.svg")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -76,9 +75,12 @@ void store_codes(Byte* to, const float* from, std::int64_t count, const Codes& c
   }
 }
 
-/// round(x / scale), to the nearest even number between two.
+/// round(x / scale), to the nearest even number between two. A subnormal scale may be too small for 127 of it
+/// to reach the largest number.
 hn::Vec<hn::RebindToSigned<FloatTag>> whole_multiples(FloatVector x, float scale) {
-  return hn::NearestInt(hn::Div(x, hn::Set(FloatTag(), scale)));
+  const hn::RebindToSigned<FloatTag> i32;
+  const auto multiples = hn::NearestInt(hn::Div(x, hn::Set(FloatTag(), scale)));
+  return hn::Min(hn::Max(multiples, hn::Set(i32, -127)), hn::Set(i32, 127));
 }
 
 float scale_of_weights(const float* row, std::int64_t count) { return largest_size(row, count) / 127.0f; }

@@ -128,7 +128,8 @@ std::size_t step_weight_bytes(const Network& network) {
 std::size_t prompt_weight_bytes(const Network& network) {
   std::size_t bytes = 0;
   for (const ParameterTable::Row& row : network.table().rows())
-    if (row.name.starts_with("layers.")) bytes += network.table().bytes(row);
+    if (row.name.starts_with("layers.") && row.name.find(".cross_attention.key_value.") == std::string::npos)
+      bytes += network.table().bytes(row);
   return bytes;
 }
 

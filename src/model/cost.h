@@ -33,7 +33,8 @@ double prompt_flops(const ModelConfig& config, std::int64_t length);
 /// which a step reads one row. A table that is also the output head's counts.
 std::size_t step_weight_bytes(const Network& network);
 
-/// Bytes of the weights that a prompt reads: those of the decoder's layers.
+/// Bytes of the weights that a prompt reads: those of the decoder's layers, but for the keys and values of a
+/// source.
 std::size_t prompt_weight_bytes(const Network& network);
 
 /// FLOPs a token of a training step over sequences of model.length: 3 × the dense products, and the

@@ -159,9 +159,10 @@ void ParameterFile::read(std::size_t index, std::span<float> to) const {
     check_finite(scales.span<float>(), row.name + scale_suffix, path_);
     auto code = codes.span<std::int8_t>().begin();
     const std::size_t inputs = to.size() / std::max<std::size_t>(1, scales.span<float>().size());
-    for (std::size_t n = 0; n < scales.span<float>().size(); ++n)
-      for (float& weight : to.subspan(n * inputs, inputs))
-        weight = scales.span<float>()[n] * static_cast<float>(*code++);
+    for (std::size_t n = 0; n < scales.span<float>().size(); ++n) {
+      const float scale = scales.span<float>()[n];
+      for (float& weight : to.subspan(n * inputs, inputs)) weight = scale * static_cast<float>(*code++);
+    }
   }
   check_finite(to, row.name, path_);
   const auto wrong = std::ranges::find_if_not(to, [&](float value) { return holds(row.range, value); });

@@ -123,10 +123,12 @@ Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& optio
         "expected scores of as many rows as contexts and of a number for each row and column, got {} "
         "rows, {} contexts, {} columns and {} numbers",
         scores.rows.size(), scores.has_context.size(), scores.columns, scores.numbers.size());
-  const auto infinite = std::ranges::find_if(scores.rows, [](double score) { return std::isinf(score); });
-  if (infinite != scores.rows.end())
-    fail<UsageError>("score", "expected finite scores or NaN, got {} in row {}", *infinite,
-                     infinite - scores.rows.begin());
+  for (const std::vector<double>* all : {&scores.rows, &scores.numbers}) {
+    const auto infinite = std::ranges::find_if(*all, [](double score) { return std::isinf(score); });
+    if (infinite != all->end())
+      fail<UsageError>("score", "expected finite scores or NaN, got {} {} {}", *infinite,
+                       all == &scores.rows ? "in row" : "for number", infinite - all->begin());
+  }
   Anomalies result{.scores = smoothed(scores, options.window), .threshold = options.threshold, .found = {}};
   const std::int64_t rows = std::ssize(scores.rows),
                      calibrate = options.calibrate > 0 ? std::min(options.calibrate, rows) : rows;
@@ -144,6 +146,7 @@ Anomalies find_anomalies(const SeriesScores& scores, const AnomalyOptions& optio
     result.threshold = threshold_of(sorted, options.quantile);
   }
   result.found = rows_above(result.scores, scores.has_context, result.threshold, options.gap);
+  if (result.found.empty()) return result;
   const ColumnSums usual = sums_of(scores, 0, calibrate);
   for (Anomaly& anomaly : result.found) anomaly.column = column_of(anomaly, scores, usual, options.window);
   return result;

@@ -146,7 +146,7 @@ TEST(Bench, GenerateMeasuresPrompts) {
     EXPECT_NEAR(row["times_floor"].get<double>() * row["floor_ms"].get<double>(), median, 1e-6 * median);
     EXPECT_GT(row["first_token_ms"].get<double>(), row["time_ms"]["min"].get<double>());
   }
-  // A cache holds the prompt; a token of linear attention leaves no more than the first.
+  // A cache grows with the prompt, and the state of linear attention does not.
   EXPECT_EQ(rows[0]["state_bytes_per_stream"], rows[1]["state_bytes_per_stream"]);
   EXPECT_LT(rows[4]["state_bytes_per_stream"], rows[5]["state_bytes_per_stream"]);
   EXPECT_THAT(succeed(command).out, HasSubstr("first_token_ms"));

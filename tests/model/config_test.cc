@@ -317,11 +317,17 @@ TEST(Cost, APromptCostsItsStepsWithoutTheHead) {
                        length * (generation_cost(config, (length + 1) / 2).forward() - head));
     }
   }
-  const Network network(config);
-  std::size_t others = 0;
-  for (const auto& row : network.table().rows())
-    if (!row.name.starts_with("layers.")) others += network.table().bytes(row);
-  EXPECT_EQ(prompt_weight_bytes(network), network.table().bytes() - others);
+}
+
+TEST(Cost, APromptReadsTheWeightsOfTheDecodersLayers) {
+  ModelConfig config = tiny_config();
+  const std::int64_t block = 2 * 2 * 6 + (6 * 18 + 18) + (6 * 6 + 6) + (6 * 7 + 7) + (7 * 6 + 6);
+  EXPECT_EQ(prompt_weight_bytes(Network(config)), static_cast<std::size_t>(2 * block) * sizeof(float));
+  config.encoder_layers = 1;
+  config.source_length = config.source_vocabulary = 9;
+  const std::int64_t cross = 2 * 6 + (6 * 6 + 6) + (6 * 6 + 6);  // norm, queries and outputs
+  EXPECT_EQ(prompt_weight_bytes(Network(config)),
+            static_cast<std::size_t>(2 * (block + cross)) * sizeof(float));
 }
 
 TEST(Cost, AStepReadsTheWeightsButForTablesOfTheEmbedding) {

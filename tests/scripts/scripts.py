@@ -50,10 +50,12 @@ def check_environment(source, folder):
 
 def check_usage(source, folder):
     """Without arguments a script says what it takes."""
-    for script in ("bench/peers/pytorch.sh", "experiments/anomalies.py", "experiments/causal_families.sh", "experiments/mnist.py",
-                   "experiments/precision.py", "experiments/proteins.sh", "experiments/shakespeare.py"):
+    for script in ("bench/peers/pytorch.sh", "experiments/anomalies.py", "experiments/causal_families.py", "experiments/mnist.py",
+                   "experiments/precision.py", "experiments/proteins.py", "experiments/shakespeare.py"):
         ended = run(source / script, cwd=folder)
-        assert ended.returncode in (1, 2) and f"{script} LINNET" in ended.stderr, (script, ended)
+        assert ended.returncode in (1, 2) and f"{pathlib.Path(script).name} " in ended.stderr, (script, ended)
+        assert "LINNET" in ended.stderr, (script, ended)
+        assert "Traceback" not in ended.stderr, ended
 
 
 def check_presets(source, folder):

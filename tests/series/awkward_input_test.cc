@@ -105,12 +105,20 @@ TEST(AwkwardScores, SizesThatOverflowAreRefused) {
   }
 }
 
+TEST(AwkwardScores, OfNoRowsHaveNoAnomaly) {
+  SeriesScores scores = scores_of({}, std::int64_t{1} << 62);
+  EXPECT_TRUE(find_anomalies(scores, {.threshold = 1}).found.empty());
+}
+
 TEST(AwkwardScores, InfiniteOnesAreRefused) {
   for (const double number : {infinity, -infinity}) {
     std::vector<double> numbers(100, 1);
     numbers[50] = number;
     EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores_of(numbers)); }), HasSubstr("row 50"));
     EXPECT_THROW(find_anomalies(scores_of(numbers), {.threshold = 2}), UsageError);
+    SeriesScores scores = scores_of(std::vector<double>(100, 1));
+    scores.numbers[50] = number;
+    EXPECT_THAT(error_of<UsageError>([&] { find_anomalies(scores); }), HasSubstr("number 50"));
   }
 }
 

@@ -1,19 +1,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
-#include <functional>
 
 #include "attention/family.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/quantile.h"
-#include "base/random.h"
 #include "bench/bench.h"
 #include "bench/generation.h"
 #include "checks.h"
 #include "config.h"
 #include "kernels/dense.h"
-#include "kernels/elementwise.h"
 #include "linnet/generation.h"
 #include "lists.h"
 #include "model/access.h"
@@ -283,6 +282,7 @@ void check_model(const std::shared_ptr<const Model>& model, const GenerationRow&
     NumberSession(model, 1, {.threads = 1});
   else
     Session(model, 1, {.threads = 1});
+  if (arguments.no_cache && row.family == "softmax") Session(model, 1, {.cache = false, .threads = 1});
 }
 
 /// All rows of one model, which `row` names.

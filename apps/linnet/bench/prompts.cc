@@ -22,6 +22,7 @@ Json measure_prompts(Context& context, const std::shared_ptr<const Model>& model
   const std::vector<std::span<const std::int32_t>> prompts(count, prompt);
   std::vector<std::int32_t> tokens = step_tokens(session, config);
   std::vector<double> readings, first_tokens;
+  std::size_t state_bytes = 0;
   time_calls(
       [&] {
         const auto start = std::chrono::steady_clock::now();
@@ -29,6 +30,7 @@ Json measure_prompts(Context& context, const std::shared_ptr<const Model>& model
         const double begun = seconds_since(start);
         session.prefill(streams, prompts);
         readings.push_back(seconds_since(start) - begun);
+        state_bytes = session.state_bytes(0);  // a step lets a cache grow
         session.step(tokens);
         first_tokens.push_back(seconds_since(start));
       },
@@ -39,11 +41,11 @@ Json measure_prompts(Context& context, const std::shared_ptr<const Model>& model
   }
   const double median = median_of(readings);
   const double all_tokens = static_cast<double>(row.streams * length);
-  const std::size_t state_bytes = count * session.state_bytes(0);
   const double products = static_cast<double>(row.streams) * prompt_flops(config, length) /
                           (1e9 * ceiling(context, row.weights).gemm_gflops);
-  const double floor =
-      std::max(products, memory_seconds(context, prompt_weight_bytes(network_of(*model)), state_bytes, 0));
+  // A state is written, which takes no less than reading it.
+  const double floor = std::max(
+      products, memory_seconds(context, prompt_weight_bytes(network_of(*model)), count * state_bytes, 0));
 
   Json json = generation_row(context, row);
   json["prompt"] = length;
@@ -53,7 +55,7 @@ Json measure_prompts(Context& context, const std::shared_ptr<const Model>& model
   json["floor_ms"] = 1e3 * floor;
   json["times_floor"] = median / floor;
   json["fraction_of_ceiling"] = products / median;
-  json["state_bytes_per_stream"] = session.state_bytes(0);
+  json["state_bytes_per_stream"] = state_bytes;
   json["weight_bytes"] = model->weight_bytes();
   return json;
 }
