@@ -251,7 +251,7 @@ def test_refusals():
         (lambda: session.step(np.full((2, 2), np.inf)), "[step] expected finite numbers, got inf"),
         (lambda: session.step(uniform(1, 2, 2), [1, 1]), "at most once, got stream 1 twice"),
         (lambda: session.step(uniform(1, 1, 2), [2]), "expected a stream in 0 … 1, got 2"),
-        (lambda: session.draw(0, temperature=-1), "[draw] expected a finite temperature of at least 0, got -1"),
+        (lambda: session.draw(0, temperature=-1), "[draw] expected a temperature of at least 0 that a float holds, got -1"),
         (lambda: session.restore(0, "text"), "expected bytes, got str"),
         (lambda: session.restore(0, b"text"), "[snapshot] expected"),
         (lambda: decoder.generate(length=5), "expected a source for an encoder–decoder model, got none"),
