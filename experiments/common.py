@@ -75,6 +75,10 @@ def begin(given, *places):
     record.write_text(json.dumps(what) + "\n")
 
 
+def limit(threads):
+    return ["--threads", threads] if threads else []
+
+
 def begun(folder):
     return (folder / "run.toml").exists()
 
@@ -82,11 +86,10 @@ def begun(folder):
 def train(linnet, folder, *command, threads=None):
     """Trains, on all threads or on so many, or goes on with a run that was interrupted; does nothing where it has come to its
     end."""
-    limit = ["--threads", threads] if threads else []
     if begun(folder):
-        run(linnet, "train", "--resume", folder, *limit)
+        run(linnet, "train", "--resume", folder, *limit(threads))
     else:
-        run(linnet, "train", *command, "--out", folder, *limit)
+        run(linnet, "train", *command, "--out", folder, *limit(threads))
 
 
 def rows(folder):

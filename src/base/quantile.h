@@ -14,4 +14,10 @@ inline double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+/// The median of values, which are sorted.
+inline double median_of(std::vector<double>& values) {
+  std::ranges::sort(values);
+  return quantile(values, 0.5);
+}
+
 }  // namespace linnet

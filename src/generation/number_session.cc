@@ -307,8 +307,7 @@ void NumberSession::draw(std::int64_t stream, std::uint64_t seed, std::span<floa
   const std::int64_t targets = impl_->config().target_count();
   if (std::ssize(out) != targets)
     fail<UsageError>("draw", "expected memory for {} numbers, got {}", targets, out.size());
-  if (!(temperature >= 0) || std::isinf(static_cast<float>(temperature)))
-    fail<UsageError>("draw", "expected a temperature of at least 0 that a float holds, got {}", temperature);
+  check_temperature("draw", temperature);
   if (temperature > 0 && impl_->config().value_head == ValueDistribution::squared_error)
     fail<UsageError>("draw",
                      "expected a model of densities (model.value_head = \"gaussian\" or \"student-t\"), got "

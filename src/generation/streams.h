@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <numeric>
@@ -32,6 +33,13 @@ inline void check_streams(const char* session, std::int64_t streams) {
 /// Throws UsageError where there is no model.
 inline void check_given(const char* session, const std::shared_ptr<const Model>& model) {
   if (model == nullptr) fail<UsageError>(session, "expected a model, got none");
+}
+
+/// Throws UsageError for a temperature by which scales of densities cannot be multiplied.
+inline void check_temperature(const char* operation, double temperature) {
+  if (!(temperature >= 0) || std::isinf(static_cast<float>(temperature)))
+    fail<UsageError>(operation, "expected a temperature of at least 0 that a float holds, got {}",
+                     temperature);
 }
 
 /// Whether none of a dense row's numbers is infinite or NaN. Without branches, as bits: a step has little

@@ -101,9 +101,7 @@ std::vector<float> forecast(const ModelSeries& series, const ForecastOptions& op
     fail<UsageError>("forecast", "expected steps in 1 … {}, got {}", most_steps, options.steps);
   if (options.samples < 1 || options.samples > most_samples)
     fail<UsageError>("forecast", "expected samples in 1 … {}, got {}", most_samples, options.samples);
-  if (!(options.temperature >= 0) || std::isinf(static_cast<float>(options.temperature)))
-    fail<UsageError>("forecast", "expected a temperature of at least 0 that a float holds, got {}",
-                     options.temperature);
+  check_temperature("forecast", options.temperature);
   if (options.context < 0)
     fail<UsageError>("forecast", "expected a context of at least 0 rows, got {}", options.context);
   const SeriesDraws draws{.samples = has_densities(input) ? options.samples : 1,

@@ -19,7 +19,7 @@ void add_options(Options& table, TrainingOptions& options) {
   table.add("training.precision", options.precision,
             "numbers that dense products multiply; weights, sums and the optimiser stay f32",
             {"f32", "bf16"});
-  table.add("training.learning_rate", options.learning_rate, "highest learning rate", 0, 10);
+  table.add("training.learning_rate", options.learning_rate, "highest learning rate", 0, most_learning_rate);
   table.add("training.beta1", options.beta1, "decay of the gradient's mean", 0, 0.999999);
   table.add("training.beta2", options.beta2, "decay of the squared gradient's mean", 0, 0.9999999);
   table.add("training.epsilon", options.epsilon, "added to the root of the squared gradient's mean", 1e-16,

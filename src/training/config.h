@@ -15,6 +15,9 @@ namespace linnet {
 /// The largest training.steps, and of everything else that counts updates.
 inline constexpr std::int64_t most_steps = std::int64_t{1} << 40;
 
+/// The largest learning rate.
+inline constexpr double most_learning_rate = 10;
+
 /// Adds the keys training.*, bound to `options`.
 void add_options(Options& table, TrainingOptions& options);
 

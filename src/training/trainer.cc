@@ -284,8 +284,8 @@ double Trainer::Impl::learning_rate() const {
 }
 
 void Trainer::Impl::set_learning_rate(std::optional<double> rate) {
-  if (rate && !(*rate >= 0 && *rate <= 10))
-    fail<UsageError>(operation, "expected a learning rate in 0 … 10, got {}", *rate);
+  if (rate && !(*rate >= 0 && *rate <= most_learning_rate))
+    fail<UsageError>(operation, "expected a learning rate in 0 … {}, got {}", most_learning_rate, *rate);
   rate_ = rate;
 }
 

@@ -9,6 +9,7 @@
 
 #include "linnet/error.h"
 #include "linnet/series.h"
+#include "series/models.h"
 #include "support/errors.h"
 
 namespace linnet {
@@ -21,19 +22,7 @@ constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-std::shared_ptr<const Model> any_model() {
-  ModelConfig config;
-  config.layers = 1;
-  config.heads = 1;
-  config.width = 4;
-  config.feed_forward = 3;
-  config.vocabulary = 0;
-  config.columns = 2;
-  config.length = 8;
-  config.positions = Positions::sinusoidal;
-  config.value_head = ValueDistribution::student_t;
-  return Model::random(config, 3);
-}
+std::shared_ptr<const Model> any_model() { return Model::random(together(), 3); }
 
 ModelSeries series_of(std::vector<float> numbers) {
   return ModelSeries(any_model(), View<const float>(numbers.data(), {std::ssize(numbers) / 2, 2}));

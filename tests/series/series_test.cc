@@ -14,7 +14,7 @@
 #include "io/temporary_folder.h"
 #include "linnet/error.h"
 #include "linnet/generation.h"
-#include "support/models.h"
+#include "series/models.h"
 
 namespace linnet {
 namespace {
@@ -26,19 +26,6 @@ using testing::IsEmpty;
 
 constexpr std::uint64_t seed = 17;
 constexpr float none = std::numeric_limits<float>::quiet_NaN();
-
-/// Two columns together, two rows a step where `patch` is 2, with densities.
-ModelConfig together(std::int64_t patch = 1) {
-  ModelConfig config = tiny_config();
-  config.vocabulary = 0;
-  config.patch = patch;
-  config.columns = 2 * patch;
-  config.targets = patch > 1 ? 6 : 0;
-  config.length = 40;
-  config.positions = Positions::sinusoidal;
-  config.value_head = ValueDistribution::student_t;
-  return config;
-}
 
 std::shared_ptr<const Model> model_of(const ModelConfig& config, const std::string& columns = "") {
   return make_model(config, values_with_deviations(Network(config), seed), nullptr, {.columns = columns});

@@ -80,8 +80,7 @@ Merged merge(const std::vector<Json>& values) {
   } else if (first.is_number()) {
     std::vector<double> sorted;
     for (const Json& value : values) sorted.push_back(value.get<double>());
-    std::ranges::sort(sorted);
-    const double median = quantile(sorted, 0.5);
+    const double median = median_of(sorted);
     if (first.is_number_float()) {
       merged.median = median;
       merged.spread = median == 0 ? 0 : (sorted.back() - sorted.front()) / std::abs(median);

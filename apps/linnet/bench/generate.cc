@@ -238,11 +238,14 @@ struct Lists {
       : configs(name_list("--config", arguments.config, "bench")),
         families(name_list("--family", arguments.family, "bench")),
         weights(name_list("--weights", arguments.weights, "bench")),
-        streams(arguments.prompt.empty() ? std::vector<std::int64_t>{1, 64} : std::vector<std::int64_t>{1}) {
+        streams(number_list("--streams",
+                            !arguments.streams.empty() ? arguments.streams
+                            : arguments.prompt.empty() ? "1,64"
+                                                       : "1",
+                            "bench")) {
     for (const std::string& name : families)
       if (name != configured) find_family(name);
     for (const std::string& name : weights) kernels::find_weight_type(name);
-    if (!arguments.streams.empty()) streams = number_list("--streams", arguments.streams, "bench");
     if (!arguments.position.empty()) positions = number_list("--position", arguments.position, "bench");
     if (!arguments.prompt.empty()) prompts = number_list("--prompt", arguments.prompt, "bench");
   }

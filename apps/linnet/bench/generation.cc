@@ -1,7 +1,5 @@
 #include "bench/generation.h"
 
-#include <algorithm>
-
 #include "base/quantile.h"
 #include "kernels/dense.h"
 #include "kernels/elementwise.h"
@@ -33,11 +31,6 @@ Json percentiles(const std::vector<double>& times, double scale) {
   return {{"p50", scale * quantile(times, 0.5)},
           {"p99", scale * quantile(times, 0.99)},
           {"p999", scale * quantile(times, 0.999)}};
-}
-
-double median_of(std::vector<double>& times) {
-  std::ranges::sort(times);
-  return quantile(times, 0.5);
 }
 
 double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t read_bytes,

@@ -28,9 +28,6 @@ Json generation_row(Context& context, const GenerationRow& row);
 /// p50, p99 and p99.9 of sorted seconds; `scale` units are a second.
 Json percentiles(const std::vector<double>& times, double scale);
 
-/// The median of seconds, which are sorted.
-double median_of(std::vector<double>& times);
-
 /// Seconds that it takes to read the weights and the read bytes of the states once, and to read and write the
 /// written ones once.
 double memory_seconds(Context& context, std::size_t weight_bytes, std::size_t read_bytes,

@@ -2,6 +2,7 @@
 #include <chrono>
 
 #include "base/clock.h"
+#include "base/quantile.h"
 #include "bench/generation.h"
 #include "model/access.h"
 #include "model/cost.h"

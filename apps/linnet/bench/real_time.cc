@@ -30,9 +30,8 @@ StreamTimes time_stream(std::int64_t steps, const std::function<void()>& step) {
   const auto timed_step = [&] { return seconds_of([&](Clock::time_point) { step(); }); };
   std::vector<double> first(uncounted_steps);
   for (double& time : first) time = timed_step();
-  std::ranges::sort(first);
   const auto usual =
-      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(quantile(first, 0.5)));
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(median_of(first)));
   StreamTimes times;
   for (std::vector<double>* all : {&times.steps, &times.waits}) all->resize(static_cast<std::size_t>(steps));
   for (std::size_t i = 0; i < times.steps.size(); ++i) {

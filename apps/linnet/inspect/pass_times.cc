@@ -1,6 +1,5 @@
 #include "inspect/pass_times.h"
 
-#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <vector>
@@ -59,12 +58,8 @@ PassTimes measured(Context& context, const RunConfig& config, int count) {
     pass.push_back(seconds[0]);
     update.push_back(seconds[1]);
   }
-  const auto median = [](std::vector<double>& values) {
-    std::ranges::sort(values);
-    return quantile(values, 0.5);
-  };
-  PassTimes times = divided(median(pass));
-  times.update = median(update);
+  PassTimes times = divided(median_of(pass));
+  times.update = median_of(update);
   return times;
 }
 
