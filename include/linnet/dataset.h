@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "linnet/export.h"
+#include "linnet/tensor.h"
 #include "linnet/tokenizer.h"
 
 namespace linnet {
@@ -113,6 +114,47 @@ class LINNET_API PictureDataset : public Dataset {
 
 /// The shape of the set's pictures, where it is a PictureDataset, and height and width 0 otherwise.
 LINNET_API ImageShape image_shape(const Dataset& dataset);
+
+/// Examples in memory, one per row of each array: steps of tokens, of real numbers, or of both. The memory of
+/// the views is the caller's, is not copied and must not change. Rows may overlap: every window of `length`
+/// steps of one sequence is a view [steps − length + 1, length, columns] with the strides {columns, columns,
+/// 1}. What has no default is taken from the arrays where it is empty or 0.
+struct ExampleArrays {
+  View<const std::int32_t> tokens = {};  ///< [examples, length], or [examples, length, fields]
+  View<const float> values = {};         ///< real numbers, [examples, length, columns]; NaN: not known
+  /// [examples], the steps of each, 1 … length; the rest of its row is padding. Empty: all of them.
+  std::vector<std::int64_t> lengths = {};
+  std::vector<std::int64_t> labels = {};  ///< [examples], 0 … classes − 1; empty: none
+  /// 0 where a step does not count in the loss, [examples, length], or [examples, length, fields] for the
+  /// token of each field alone; empty: all count.
+  View<const std::uint8_t> counted = {};
+  /// [examples, length, targets], the real numbers to predict in place of `values`; NaN does not count.
+  View<const float> value_targets = {};
+  /// Whether `value_targets` are outputs, of the inputs up to and including the same step. Otherwise they are
+  /// predicted from the steps before.
+  bool paired = true;
+  View<const std::int32_t> source = {};           ///< [examples, source length], what an encoder reads
+  std::vector<std::int64_t> source_lengths = {};  ///< [examples], 1 … source length, as `lengths`
+  std::vector<std::int64_t> fields = {};          ///< the number of values of each field: largest token + 1
+  std::int64_t classes = 0;                       ///< as many as `class_names`, or the largest label + 1
+  std::int64_t source_vocabulary = 0;             ///< largest token + 1
+  ImageShape image = {};                          ///< of pictures, whose pixels are the tokens
+  std::optional<Tokenizer> tokenizer = {};        ///< what made the tokens of a text, for the trained model
+  std::vector<std::string> class_names = {};      ///< [classes]
+  std::vector<std::string> column_names = {};     ///< [columns]
+  std::shared_ptr<const void> owner = {};         ///< kept as long as the dataset, for memory that it owns
+};
+
+/// A dataset of examples in memory, whose statistics are those of its steps that are no padding (of windows
+/// over one sequence, once each). Throws UsageError for arrays that do not fit each other, no examples,
+/// tokens and labels outside of their ranges, infinities, and columns of NaN alone.
+LINNET_API std::shared_ptr<const Dataset> make_dataset(ExampleArrays arrays);
+
+/// The examples of a dataset of tokens, which are shorter than its length, with several whole ones in each.
+/// An example takes them in the order of decreasing length, each into the fullest example that has space for
+/// it (best fit decreasing; Johnson, "Near-optimal bin packing algorithms", 1973). Throws UsageError for no
+/// dataset, and for data with real numbers or sources.
+LINNET_API std::unique_ptr<Dataset> pack_examples(std::shared_ptr<const Dataset> dataset);
 
 /// The examples of these indices, in this order; an index may occur several times. Everything else is that of
 /// the whole: statistics, names, the tokenizer. Throws UsageError for no dataset, no index and for one that

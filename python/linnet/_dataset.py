@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -32,10 +33,27 @@ class Dataset:
         Steps of each example, 1 ... steps; the rest of its row is padding.
     values : array [examples, steps, columns] of numbers, optional
         Real numbers of every step, beside tokens or alone. NaN is a number that is not known.
+    counted : bool array [examples, steps] or [examples, steps, fields], optional
+        Which steps count in the loss, or which fields of them; all without it. The others are read, such as the prompt before an
+        answer.
+    value_targets : array [examples, steps, targets] of numbers, optional
+        What is predicted in place of `values`; NaN does not count.
+    paired : bool
+        Whether `value_targets` are outputs, of the inputs up to and including the same step (models of the objective same-step).
+        With False they are predicted from the steps before (next-token).
+    source : array [examples, source steps] of whole numbers, optional
+        What an encoder reads (models of model.encoder_layers).
+    source_lengths : sequence [examples], optional
+        Tokens of each source, 1 ... source steps; the rest of its row is padding.
     vocabulary : int or sequence [fields], optional
         Tokens of a field are 0 ... vocabulary - 1; the largest token plus 1 without it.
     classes : int, optional
-        The largest label plus 1 without it.
+        As many as class_names, or the largest label plus 1 without it.
+    source_vocabulary : int, optional
+        The largest token of the sources plus 1 without it.
+    class_names : sequence [classes] of str, optional
+        What a model that is trained on the examples calls its labels (`Model.class_names`).
+    column_names : sequence [columns] of str, optional
 
     Raises
     ------
@@ -52,10 +70,33 @@ class Dataset:
         lengths: Integers | None = None,
         *,
         values: Numbers | None = None,
+        counted: ArrayLike | None = None,
+        value_targets: Numbers | None = None,
+        paired: bool = True,
+        source: Integers | None = None,
+        source_lengths: Integers | None = None,
         vocabulary: int | list[int] | tuple[int, ...] | None = None,
         classes: int | None = None,
+        source_vocabulary: int | None = None,
+        class_names: Sequence[str] = (),
+        column_names: Sequence[str] = (),
     ):
-        self._core = _from_arrays(tokens, labels, lengths, vocabulary, classes, (0, 0, 1), values)
+        self._core = _from_arrays(
+            tokens,
+            values,
+            labels=labels,
+            lengths=lengths,
+            counted=counted,
+            value_targets=value_targets,
+            paired=paired,
+            source=source,
+            source_lengths=source_lengths,
+            vocabulary=vocabulary,
+            classes=classes,
+            source_vocabulary=source_vocabulary,
+            class_names=class_names,
+            column_names=column_names,
+        )
         self._opened = False  # whether the examples were read as a model reads files
 
     @classmethod
@@ -64,6 +105,7 @@ class Dataset:
         tokens: Integers | None = None,
         *,
         values: Numbers | None = None,
+        value_targets: Numbers | None = None,
         length: int,
         vocabulary: int | list[int] | tuple[int, ...] | None = None,
     ) -> Dataset:
@@ -73,6 +115,8 @@ class Dataset:
         ----------
         tokens : array [steps] or [steps, fields] of whole numbers, optional
         values : array [steps, columns] of numbers, optional
+        value_targets : array [steps, targets] of numbers, optional
+            The outputs of the inputs up to and including the same step, in place of `values`.
         length : int
             1 ... steps.
         vocabulary : as in `linnet.Dataset`
@@ -89,12 +133,18 @@ class Dataset:
             if tokens.ndim not in (1, 2):
                 raise _core.UsageError(f"[dataset] expected tokens [steps] or [steps, fields], got {list(tokens.shape)}")
             tokens = windows_of(tokens if tokens.ndim == 2 else tokens[:, None], "tokens")
-        if values is not None:
-            values = singles_of("dataset", "values", values)
-            if values.ndim != 2:
-                raise _core.UsageError(f"[dataset] expected values [steps, columns], got {list(values.shape)}")
-            values = windows_of(values, "values")
-        return cls._of(_from_arrays(tokens, None, None, vocabulary, None, (0, 0, 1), values, windows=True))
+
+        def windows_of_numbers(array: Numbers | None, name: str, columns: str) -> np.ndarray | None:
+            if array is None:
+                return None
+            array = singles_of("dataset", name, array)
+            if array.ndim != 2:
+                raise _core.UsageError(f"[dataset] expected {name} [steps, {columns}], got {list(array.shape)}")
+            return windows_of(array, name)
+
+        values = windows_of_numbers(values, "values", "columns")
+        value_targets = windows_of_numbers(value_targets, "value_targets", "targets")
+        return cls._of(_from_arrays(tokens, values, value_targets=value_targets, vocabulary=vocabulary))
 
     @classmethod
     def _of(cls, core: _core.Dataset, opened: bool = False) -> Dataset:
@@ -129,7 +179,7 @@ class Dataset:
         table = np.array([_core.token_of_pixel(pixel, levels) for pixel in range(256)], np.int32)
         shape = (*array.shape[1:3], 1 if array.ndim == 3 else array.shape[3])
         tokens = table[array].reshape(len(array), int(np.prod(shape)))
-        return cls._of(_from_arrays(tokens, labels, None, levels, classes, shape))
+        return cls._of(_from_arrays(tokens, labels=labels, vocabulary=levels, classes=classes, image=shape))
 
     @classmethod
     def text(cls, text: str | bytes, length: int, tokenizer: Tokenizer | None = None) -> Dataset:
@@ -155,9 +205,7 @@ class Dataset:
         if not 1 <= length <= len(tokens):
             raise _core.UsageError(f"[dataset] expected a length in 1 ... {len(tokens)}, the {unit} of the text, got {length}")
         windows = np.lib.stride_tricks.sliding_window_view(tokens, length)
-        return cls._of(
-            _from_arrays(windows, None, None, vocabulary, None, (0, 0, 1), windows=True, tokenizer=tokenizer)
-        )
+        return cls._of(_from_arrays(windows, vocabulary=vocabulary, tokenizer=tokenizer))
 
     @overload
     @classmethod
@@ -258,6 +306,18 @@ class Dataset:
         """
         return Dataset._of(self._core.select(self._indices_of("dataset", indices)), self._opened)
 
+    def packed(self) -> Dataset:
+        """The same examples, which are shorter than the length, with several whole ones in each: fewer steps of padding. For tokens
+        without sources; for training, as ``data.packing`` is. An example takes them in the order of decreasing length, each into the
+        fullest example with space for it.
+
+        Raises
+        ------
+        linnet.UsageError
+            For real numbers, sources, and examples that are packed already.
+        """
+        return Dataset._of(self._core.packed(), self._opened)
+
     def _indices_of(self, operation: str, indices: Any) -> np.ndarray:
         """int64, 0 ... len(self) - 1."""
         size = len(self)
@@ -310,123 +370,129 @@ class Dataset:
         return self._core.columns
 
     @property
+    def targets(self) -> int:
+        """Real numbers to predict per step."""
+        return self._core.target_columns
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns, where the data have them."""
+        return tuple(self._core.column_names)
+
+    @property
     def classes(self) -> int:
         """Labels are 0 ... classes - 1; 0 for data without labels."""
         return self._core.classes
 
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the labels in their order, where the data have them."""
+        return tuple(self._core.class_names)
 
-def _counted(array, lengths, windows):
-    """The steps that are no padding, [steps, fields or columns]; those of windows over one sequence once each."""
-    if windows:
-        return np.concatenate([array[:, 0], array[-1, 1:]])
-    if lengths is None:
-        return array.reshape(-1, array.shape[2])
-    return array[np.arange(array.shape[1]) < lengths[:, None]]
+    @property
+    def source_length(self) -> int:
+        """Tokens of the source of an example; 0 for examples of one sequence."""
+        return self._core.source_length
 
-
-def _tokens_of(tokens, vocabulary):
-    """int32 [examples, steps, fields] with a contiguous last axis, and the numbers of values of the fields, if they are given."""
-    array = array_of("dataset", "tokens", tokens) if isinstance(tokens, np.ndarray) else tokens
-    if not isinstance(array, np.ndarray) or array.dtype != np.int32:
-        array = integers_of("dataset", "tokens", array, np.int32)
-    if array.ndim not in (2, 3) or array.size == 0:
-        raise _core.UsageError(
-            f"[dataset] expected tokens [examples, steps] or [examples, steps, fields], none of them 0, got {list(array.shape)}"
-        )
-    array = with_rows(array)
-    if array.ndim == 2:
-        array = array[:, :, None]
-    if vocabulary is None:
-        return array, None
-    if isinstance(vocabulary, (list, tuple)):
-        fields = [whole("dataset", "vocabulary", size) for size in vocabulary]
-    else:
-        fields = [whole("dataset", "vocabulary", vocabulary)] * array.shape[2]
-    if len(fields) != array.shape[2]:
-        raise _core.UsageError(f"[dataset] expected a vocabulary for each of {array.shape[2]} fields, got {len(fields)}")
-    return array, fields
+    @property
+    def source_vocabulary(self) -> int:
+        """Tokens of a source are 0 ... source_vocabulary - 1."""
+        return self._core.source_vocabulary
 
 
-def _checked_fields(counted, fields):
-    """The numbers of values of the fields, by default those that occur. Tokens [steps, fields] beyond them are refused."""
-    least, largest = counted.min(axis=0), counted.max(axis=0)
-    if fields is None:
-        fields = [int(token) + 1 for token in largest]
-    if least.min() < 0:
-        raise _core.UsageError(f"[dataset] expected tokens of at least 0, got {least.min()}")
-    for size, high in zip(fields, largest):
-        if high >= size:
-            raise _core.UsageError(f"[dataset] expected tokens in 0 ... {size - 1}, got {high}")
-    return fields
-
-
-def _values_of(values):
-    """float32 [examples, steps, columns]."""
-    array = array_of("dataset", "values", values) if isinstance(values, np.ndarray) else values
-    if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-        array = singles_of("dataset", "values", array)
-    if array.ndim != 3 or array.size == 0:
-        raise _core.UsageError(f"[dataset] expected values [examples, steps, columns], none of them 0, got {list(array.shape)}")
+def _tokens_of(name, array):
+    """int32 with a contiguous last axis. Arrays of NumPy that are so, windows among them, are not copied."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray) or array.dtype != np.int32:
+        array = integers_of("dataset", name, array, np.int32)
     return with_rows(array)
 
 
-def _statistics_of(counted):
-    """Means and deviations of the columns of numbers [steps, columns]."""
-    if np.isinf(counted).any():
-        raise _core.UsageError("[dataset] expected finite values or NaN, got infinity")
-    if np.isnan(counted).all(axis=0).any():
-        raise _core.UsageError("[dataset] expected a number in every column of the values, got NaN alone")
-    columns = [counted[:, column] for column in range(counted.shape[1])]
-    mean = [float(np.nanmean(column, dtype=np.float64)) for column in columns]
-    deviation = [float(np.nanstd(column, dtype=np.float64)) for column in columns]
-    return mean, deviation
+def _numbers_of(name, array):
+    """float32 with a contiguous last axis. Arrays of NumPy that are so, windows among them, are not copied."""
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray) or array.dtype != np.float32:
+        array = singles_of("dataset", name, array)
+    return with_rows(array)
 
 
-def _lengths_of(lengths, shape):
+def _truths_of(name, array):
+    """Truth values as uint8 with a contiguous last axis."""
+    array = np.asarray(array) if isinstance(array, (list, tuple)) else array_of("dataset", name, array)
+    if array.dtype != np.bool_:
+        raise _core.ArgumentTypeError(f"[dataset] expected {name} of bool, got {array.dtype}")
+    return with_rows(array).view(np.uint8)
+
+
+def _whole_numbers_of(name, array):
     """int64 [examples]."""
-    lengths = integers_of("dataset", "lengths", lengths, np.int64).reshape(-1)
-    if len(lengths) != shape[0]:
-        raise _core.UsageError(f"[dataset] expected lengths for {shape[0]} examples, got {len(lengths)}")
-    for length in (lengths.min(), lengths.max()):
-        if not 1 <= length <= shape[1]:
-            raise _core.UsageError(f"[dataset] expected lengths in 1 ... {shape[1]}, got {length}")
-    return lengths
+    return integers_of("dataset", name, array, np.int64).reshape(-1)
+
+
+def _size_of(name, size):
+    """A number of values, 0 for one that the arrays decide."""
+    if size is None:
+        return 0
+    size = whole("dataset", name, size)
+    if size < 1:
+        raise _core.UsageError(f"[dataset] expected {name} of at least 1, got {size}")
+    return size
+
+
+def _sizes_of(vocabulary, tokens):
+    """The numbers of values of the fields; empty where the arrays decide."""
+    if vocabulary is None or tokens is None:
+        return []
+    if isinstance(vocabulary, (list, tuple)):
+        return [_size_of("vocabulary", size) for size in vocabulary]
+    return [_size_of("vocabulary", vocabulary)] * (tokens.shape[2] if tokens.ndim == 3 else 1)
+
+
+def _names_of(name, names):
+    """Texts."""
+    if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+        raise _core.ArgumentTypeError(f"[dataset] expected {name} as a sequence of texts, got {names!r}")
+    return list(names)
 
 
 def _from_arrays(
-    tokens: Any,
-    labels: Any,
-    lengths: Any,
-    vocabulary: int | list[int] | tuple[int, ...] | None,
-    classes: int | None,
-    image: tuple[int, int, int],
+    tokens: Any = None,
     values: Any = None,
-    windows: bool = False,
+    *,
+    labels: Any = None,
+    lengths: Any = None,
+    counted: Any = None,
+    value_targets: Any = None,
+    paired: bool = True,
+    source: Any = None,
+    source_lengths: Any = None,
+    vocabulary: int | list[int] | tuple[int, ...] | None = None,
+    classes: int | None = None,
+    source_vocabulary: int | None = None,
+    image: tuple[int, int, int] = (0, 0, 1),
     tokenizer: Tokenizer | None = None,
+    class_names: Sequence[str] = (),
+    column_names: Sequence[str] = (),
 ) -> _core.Dataset:
-    """`windows` says that the examples are all windows over one sequence."""
-    fields: list[int] = []
-    mean: list[float] = []
-    deviation: list[float] = []
-    if tokens is None and values is None:
-        raise _core.UsageError("[dataset] expected tokens or values, got neither")
-    if tokens is not None:
-        tokens, fields = _tokens_of(tokens, vocabulary)
-    if values is not None:
-        values = _values_of(values)
-    if lengths is not None:
-        lengths = _lengths_of(lengths, (values if tokens is None else tokens).shape)
-    if tokens is not None:
-        fields = _checked_fields(_counted(tokens, lengths, windows), fields)
-    if values is not None and (tokens is None or values.shape[:2] == tokens.shape[:2]):
-        mean, deviation = _statistics_of(_counted(values, lengths, windows))
-    if labels is not None:
-        labels = integers_of("dataset", "labels", labels, np.int64).reshape(-1)
-    if classes is None:
-        classes = int(labels.max()) + 1 if labels is not None and labels.size else 0
-    own = None if tokenizer is None else tokenizer._core
+    def of(convert, name, array):
+        return None if array is None else convert(name, array)
+
+    tokens = of(_tokens_of, "tokens", tokens)
     return _core.Dataset.from_arrays(
-        tokens, values, labels, lengths, fields, mean, deviation, whole("dataset", "classes", classes), *image, own
+        tokens,
+        of(_numbers_of, "values", values),
+        of(_truths_of, "counted", counted),
+        of(_numbers_of, "value_targets", value_targets),
+        of(_tokens_of, "source", source),
+        of(_whole_numbers_of, "lengths", lengths),
+        of(_whole_numbers_of, "labels", labels),
+        of(_whole_numbers_of, "source_lengths", source_lengths),
+        bool(paired),
+        _sizes_of(vocabulary, tokens),
+        _size_of("classes", classes),
+        _size_of("source_vocabulary", source_vocabulary),
+        list(image),
+        None if tokenizer is None else tokenizer._core,
+        _names_of("class_names", class_names),
+        _names_of("column_names", column_names),
     )
 
 

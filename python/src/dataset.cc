@@ -43,117 +43,46 @@ class Kept {
   std::vector<nb::object> objects_;
 };
 
-/// Examples in arrays: tokens [examples, length, fields], real numbers [examples, length, columns] or both,
-/// with labels [examples] and numbers of steps [examples] where they are given.
-class ArrayDataset : public PictureDataset {
- public:
-  struct Arrays {
-    View<const std::int32_t> tokens = {};
-    View<const float> values = {};
-    std::vector<std::int64_t> labels = {}, lengths = {};  // copies: what is checked must not change
-    std::vector<std::int64_t> fields = {};
-    ColumnStatistics statistics = {};
-    std::int64_t classes = 0;
-    ImageShape image = {};
-    std::string tokenizer = {};
-  };
-
-  ArrayDataset(std::vector<nb::object> objects, Arrays arrays)
-      : kept_(std::move(objects)), arrays_(std::move(arrays)) {}
-
-  ImageShape image() const override { return arrays_.image; }
-  std::int64_t size() const override { return extent(0); }
-  std::int64_t length() const override { return extent(1); }
-  std::int64_t vocabulary() const override {
-    return arrays_.fields.empty() ? 0 : *std::ranges::max_element(arrays_.fields);
-  }
-  std::vector<std::int64_t> fields() const override { return arrays_.fields; }
-  std::int64_t classes() const override { return arrays_.classes; }
-  std::int64_t columns() const override { return arrays_.values.empty() ? 0 : arrays_.values.extent(2); }
-  ColumnStatistics column_statistics() const override { return arrays_.statistics; }
-  std::string tokenizer() const override { return arrays_.tokenizer; }
-  std::int64_t steps(std::int64_t index) const override {
-    return arrays_.lengths.empty() ? length() : arrays_.lengths[static_cast<std::size_t>(index)];
-  }
-
-  std::int64_t read(std::int64_t index, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> targets) const override {
-    copy(arrays_.tokens, index, tokens, -1);
-    std::ranges::copy(tokens, targets.begin());
-    return arrays_.labels.empty() ? -1 : arrays_.labels[static_cast<std::size_t>(index)];
-  }
-
-  void read_values(std::int64_t index, std::span<float> values, std::span<float> targets) const override {
-    copy(arrays_.values, index, values, std::numeric_limits<float>::quiet_NaN());
-    std::ranges::copy(values, targets.begin());
-  }
-
- private:
-  std::int64_t extent(int axis) const {
-    return arrays_.values.empty() ? arrays_.tokens.extent(axis) : arrays_.values.extent(axis);
-  }
-
-  /// The steps of an example, and `padding` behind them.
-  template <class T>
-  void copy(View<const T> from, std::int64_t index, std::span<T> to, T padding) const {
-    if (from.empty()) return;
-    auto next = to.begin();
-    for (std::int64_t step = 0; step < steps(index); ++step)
-      next = std::copy_n(from.at(index, step), from.extent(2), next);
-    std::fill(next, to.end(), padding);
-  }
-
-  Kept kept_;
-  Arrays arrays_;
-};
-
-void check_values(const char* what, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most)
-    refuse("dataset", std::string(what) + " in " + std::to_string(least) + " ... " + std::to_string(most),
-           std::to_string(value));
-}
-
-std::vector<std::int64_t> per_example(nb::handle values, const char* name, std::int64_t examples) {
+std::vector<std::int64_t> numbers_of(nb::handle values, const char* name) {
   if (values.is_none()) return {};
   const auto span = span_of<const std::int64_t>(values, "dataset", name);
-  if (static_cast<std::int64_t>(span.size()) != examples)
-    refuse("dataset", std::string(name) + " for " + std::to_string(examples) + " examples",
-           std::to_string(span.size()));
   return {span.begin(), span.end()};
 }
 
-/// Tokens that are no padding have been checked: each is below the number of values of its field.
-DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object labels, nb::object lengths,
-                          const std::vector<std::int64_t>& fields, const std::vector<double>& mean,
-                          const std::vector<double>& deviation, std::int64_t classes, std::int64_t height,
-                          std::int64_t width, std::int64_t channels, const Tokenizer* tokenizer) {
-  ArrayDataset::Arrays arrays{.fields = fields,
-                              .statistics = {mean, deviation},
-                              .classes = classes,
-                              .image = {height, width, channels}};
-  if (tokenizer != nullptr) arrays.tokenizer = tokenizer->bytes();
-  if (!tokens.is_none()) arrays.tokens = view_of<const std::int32_t>(tokens, "dataset", "tokens");
-  if (!values.is_none()) arrays.values = view_of<const float>(values, "dataset", "values");
-  const auto check_shape = [](const char* what, const auto& view) {
-    if (view.rank() != 3 || view.size() == 0)
-      refuse("dataset", std::string(what) + ", none of them 0", to_string(view.shape()));
+DatasetObject from_arrays(nb::object tokens, nb::object values, nb::object counted, nb::object value_targets,
+                          nb::object source, nb::handle lengths, nb::handle labels, nb::handle source_lengths,
+                          bool paired, const std::vector<std::int64_t>& fields, std::int64_t classes,
+                          std::int64_t source_vocabulary, const std::vector<std::int64_t>& image,
+                          const Tokenizer* tokenizer, const std::vector<std::string>& class_names,
+                          const std::vector<std::string>& column_names) {
+  ExampleArrays arrays{.lengths = numbers_of(lengths, "lengths"),
+                       .labels = numbers_of(labels, "labels"),
+                       .paired = paired,
+                       .source_lengths = numbers_of(source_lengths, "source_lengths"),
+                       .fields = fields,
+                       .classes = classes,
+                       .source_vocabulary = source_vocabulary,
+                       .image = {image.at(0), image.at(1), image.at(2)},
+                       .class_names = class_names,
+                       .column_names = column_names};
+  if (tokenizer != nullptr) arrays.tokenizer = *tokenizer;
+  const auto take = [&](auto& view, const nb::object& object, const char* name) {
+    using Element = std::remove_pointer_t<decltype(view.data())>;
+    if (!object.is_none()) view = view_of<Element>(object, "dataset", name);
   };
-  if (!tokens.is_none()) check_shape("tokens [examples, steps, fields]", arrays.tokens);
-  if (!values.is_none()) check_shape("values [examples, steps, columns]", arrays.values);
-  const std::span<const std::int64_t> shape =
-      tokens.is_none() ? arrays.values.shape() : arrays.tokens.shape();
-  if (!tokens.is_none() && !values.is_none() &&
-      (arrays.values.extent(0) != shape[0] || arrays.values.extent(1) != shape[1]))
-    refuse("dataset",
-           "values of the " + std::to_string(shape[0]) + " examples and " + std::to_string(shape[1]) +
-               " steps of the tokens",
-           to_string(arrays.values.shape()));
-  const std::int64_t examples = shape[0];
-  arrays.labels = per_example(labels, "labels", examples);
-  arrays.lengths = per_example(lengths, "lengths", examples);
-  for (const std::int64_t label : arrays.labels) check_values("labels", label, 0, classes - 1);
-  for (const std::int64_t known : arrays.lengths) check_values("lengths", known, 1, shape[1]);
-  return {std::make_shared<ArrayDataset>(std::vector<nb::object>{tokens, values}, std::move(arrays))};
+  take(arrays.tokens, tokens, "tokens");
+  take(arrays.values, values, "values");
+  take(arrays.counted, counted, "counted");
+  take(arrays.value_targets, value_targets, "value_targets");
+  take(arrays.source, source, "source");
+  arrays.owner = std::make_shared<Kept>(std::vector{tokens, values, counted, value_targets, source});
+  const nb::gil_scoped_release released;
+  return {make_dataset(std::move(arrays))};
+}
+
+DatasetObject pack(const DatasetObject& self) {
+  const nb::gil_scoped_release released;
+  return {pack_examples(self.dataset)};
 }
 
 DatasetObject select(const DatasetObject& self, nb::handle indices) {
@@ -242,9 +171,10 @@ nb::tuple example(const DatasetObject& self, std::int64_t index) {
 
 void bind_dataset(nb::module_& module) {
   nb::class_<DatasetObject>(module, "Dataset")
-      .def_static("from_arrays", &from_arrays, "tokens"_a.none(), "values"_a.none(), "labels"_a.none(),
-                  "lengths"_a.none(), "fields"_a, "mean"_a, "deviation"_a, "classes"_a, "height"_a, "width"_a,
-                  "channels"_a, "tokenizer"_a.none())
+      .def_static("from_arrays", &from_arrays, "tokens"_a.none(), "values"_a.none(), "counted"_a.none(),
+                  "value_targets"_a.none(), "source"_a.none(), "lengths"_a.none(), "labels"_a.none(),
+                  "source_lengths"_a.none(), "paired"_a, "fields"_a, "classes"_a, "source_vocabulary"_a,
+                  "image"_a, "tokenizer"_a.none(), "class_names"_a, "column_names"_a)
       .def_static("open_for_run", &open_for_run, "config"_a, "source"_a, "contents"_a.none())
       .def_static("open_for_model", &open_for_model, "model"_a, "source"_a, "kind"_a, "settings"_a,
                   "contents"_a.none())
@@ -262,7 +192,14 @@ void bind_dataset(nb::module_& module) {
                      return nb::make_tuple(shape.height, shape.width, shape.channels);
                    })
       .def("example", &example, "index"_a)
-      .def("select", &select, "indices"_a);
+      .def("select", &select, "indices"_a)
+      .def("packed", &pack)
+      .def_prop_ro("target_columns", [](const DatasetObject& self) { return self.dataset->target_columns(); })
+      .def_prop_ro("source_length", [](const DatasetObject& self) { return self.dataset->source_length(); })
+      .def_prop_ro("source_vocabulary",
+                   [](const DatasetObject& self) { return self.dataset->source_vocabulary(); })
+      .def_prop_ro("class_names", [](const DatasetObject& self) { return self.dataset->class_names(); })
+      .def_prop_ro("column_names", [](const DatasetObject& self) { return self.dataset->column_names(); });
   module.def("token_of_pixel", &token_of_pixel, "pixel"_a, "levels"_a);
   module.def("pixel_of_token", &pixel_of_token, "token"_a, "levels"_a);
 }

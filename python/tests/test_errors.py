@@ -381,9 +381,9 @@ TRAINING = {
     "labels": (lambda: linnet.Dataset(TOKENS, labels=[1, 2]), "labels for 10 examples, got 2"),
     "labels beyond the classes": (
         lambda: linnet.Dataset(TOKENS, labels=[3] * 10, classes=2),
-        "labels in 0 ... 1, got 3",
+        "labels in 0 … 1, got 3",
     ),
-    "lengths": (lambda: linnet.Dataset(TOKENS, lengths=[0] * 10), "lengths in 1 ... 24, got 0"),
+    "lengths": (lambda: linnet.Dataset(TOKENS, lengths=[0] * 10), "lengths in 1 … 24, got 0"),
     "data of another type": (lambda: linnet.train(tiny(), {1: 2}), "(tokens, labels) or a path, got dict"),
     "a path that does not exist": (lambda: linnet.train("text", "/nonexistent"), "/nonexistent, which does not exist"),
     "callbacks": (lambda: linnet.train(tiny(), TOKENS, callbacks={"on_stop": print}), "should_stop, got on_stop"),

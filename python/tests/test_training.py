@@ -163,8 +163,8 @@ def test_arrays_of_steps_that_do_not_fit_are_refused():
         (lambda: linnet.Dataset(), "tokens or values, got neither"),
         (lambda: linnet.Dataset(np.zeros((2, 2, 2, 2), np.int32)), "got [2, 2, 2, 2]"),
         (lambda: linnet.Dataset(notes, vocabulary=[3]), "each of 2 fields, got 1"),
-        (lambda: linnet.Dataset(notes + 3, vocabulary=[3, 9]), "tokens in 0 ... 2, got 3"),
-        (lambda: linnet.Dataset(notes, values=numbers[:3]), "values of the 4 examples and 6 steps"),
+        (lambda: linnet.Dataset(notes + 3, vocabulary=[3, 9]), "tokens in 0 … 2, got 3"),
+        (lambda: linnet.Dataset(notes, values=numbers[:3]), "values of 4 examples and 6 steps, got [3, 6, 1]"),
         (lambda: linnet.Dataset(values=numbers[0]), "values [examples, steps, columns]"),
         (lambda: linnet.Dataset(values=numbers + np.inf), "infinity"),
         (lambda: linnet.Dataset(values=numbers * np.nan), "NaN alone"),
@@ -174,6 +174,78 @@ def test_arrays_of_steps_that_do_not_fit_are_refused():
         with pytest.raises(linnet.UsageError) as error:
             make()
         assert part in str(error.value)
+
+
+def test_steps_that_do_not_count_are_read_alone():
+    """The loss of an answer after a prompt is that of its tokens alone."""
+    tokens = np.random.default_rng(6).integers(0, 11, (40, 24))
+    tokens[:, 12:] = tokens[:, :12]
+    counted = np.broadcast_to(np.arange(24) >= 12, tokens.shape)
+    data = linnet.Dataset(tokens, counted=counted)
+    model = linnet.train(tiny(training__steps=3), data).model
+    answers = np.stack([model.score(row)[12:] for row in tokens])
+    measured = linnet.evaluate(model, data)
+    assert measured["tokens"] == 40 * 12
+    assert measured["bits"] == pytest.approx(-answers.mean() / np.log(2), rel=1e-5)
+    lengths = np.full(40, 18)
+    assert linnet.evaluate(model, linnet.Dataset(tokens, lengths=lengths, counted=counted))["tokens"] == 40 * 6
+
+
+def test_inputs_have_outputs_at_the_same_step():
+    """A filter: the sum of the last two inputs."""
+    inputs = np.random.default_rng(7).normal(5, 2, (80, 24, 1))
+    outputs = inputs.copy()
+    outputs[:, 1:] += inputs[:, :-1]
+    outputs[3, 4:9] = np.nan  # not known
+    data = linnet.Dataset(values=inputs, value_targets=outputs)
+    assert data.columns == 1 and data.targets == 1
+    settings = tiny(training__steps=300, model__vocabulary=0, model__objective="same-step")
+    result = linnet.train(settings, data)
+    measured = linnet.evaluate(result.model, data)
+    assert measured["squared_error"] < 0.1 and measured["tokens"] == 80 * 24 - 5
+    long = np.random.default_rng(8).normal(5, 2, (100, 1))
+    assert len(linnet.Dataset.windows(values=long, value_targets=long * 2, length=24)) == 77
+    with pytest.raises(linnet.UsageError, match="same-step"):
+        linnet.train(tiny(training__steps=1, model__vocabulary=0), data)
+    # Two of three numbers, from the steps before.
+    numbers = np.random.default_rng(9).normal(size=(40, 24, 3))
+    some = linnet.Dataset(values=numbers, value_targets=numbers[:, :, :2], paired=False)
+    model = linnet.train(tiny(training__steps=2, model__vocabulary=0), some).model
+    assert model.config["model"]["targets"] == 2 and model.predict(numbers[0]).mean.shape == (24, 2)
+
+
+def test_examples_have_sources():
+    """Strings and the same backwards."""
+    random = np.random.default_rng(10)
+    source = random.integers(0, 5, (200, 8))
+    lengths = random.integers(3, 9, 200)
+    tokens = np.zeros((200, 8), np.int64)
+    for row, (own, length) in enumerate(zip(source, lengths)):
+        tokens[row, :length] = own[:length][::-1]
+    data = linnet.Dataset(tokens, lengths=lengths, source=source, source_lengths=lengths, source_vocabulary=6)
+    assert (data.source_length, data.source_vocabulary) == (8, 6)
+    sizes = {"model__length": 8, "model__vocabulary": 5, "model__encoder_layers": 1, "model__source_length": 8}
+    result = linnet.train(tiny(training__steps=5, **sizes), data)
+    assert result.model.config["model"]["source_vocabulary"] == 6
+    found = result.model.score(tokens[0, : lengths[0]], source=source[0, : lengths[0]])
+    measured = linnet.evaluate(result.model, data[:1])
+    assert measured["bits"] == pytest.approx(-found.mean() / np.log(2), rel=1e-5)
+
+
+def test_labels_have_names_and_short_examples_are_packed():
+    tokens = counting(40, 24, 11)
+    data = linnet.Dataset(tokens, np.arange(40) % 2, lengths=np.arange(40) % 6 + 3, class_names=["up", "down"])
+    assert data.class_names == ("up", "down") and data.classes == 2
+    packed = data.packed()
+    assert len(packed) < 14 and packed.class_names == data.class_names
+    model = linnet.train(tiny(training__steps=2), packed).model
+    assert model.class_names == ("up", "down")
+    with pytest.raises(linnet.UsageError, match="names of 2 classes, got 3"):
+        linnet.Dataset(tokens, np.arange(40) % 2, classes=2, class_names=["a", "b", "c"])
+    with pytest.raises(linnet.ArgumentTypeError, match="sequence of texts"):
+        linnet.Dataset(tokens, np.arange(40) % 2, class_names="ab")
+    with pytest.raises(linnet.ArgumentTypeError, match="of bool"):
+        linnet.Dataset(tokens, counted=tokens)
 
 
 def test_one_part_of_files_is_opened_alone(tmp_path):

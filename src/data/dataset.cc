@@ -16,7 +16,6 @@
 #include "data/image_folder.h"
 #include "data/images.h"
 #include "data/lines.h"
-#include "data/packing.h"
 #include "data/pairs.h"
 #include "data/parts.h"
 #include "data/reverse_task.h"
@@ -130,8 +129,7 @@ Datasets open_kind(const DataOptions& options, const Parts& parts) {
 
 Datasets open_parts(const DataOptions& options, const Parts& parts) {
   Datasets datasets = open_kind(options, parts);
-  if (options.packing && datasets.training)
-    datasets.training = packed_sequences(std::move(datasets.training));
+  if (options.packing && datasets.training) datasets.training = pack_examples(std::move(datasets.training));
   return datasets;
 }
 

@@ -1,5 +1,3 @@
-#include "data/packing.h"
-
 #include <algorithm>
 #include <cassert>
 #include <functional>
@@ -11,13 +9,14 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "linnet/dataset.h"
 
 namespace linnet {
 namespace {
 
 class PackedDataset final : public Dataset {
  public:
-  explicit PackedDataset(std::unique_ptr<Dataset> singles) : singles_(std::move(singles)) {
+  explicit PackedDataset(std::shared_ptr<const Dataset> singles) : singles_(std::move(singles)) {
     if (singles_->source_length() > 0)
       fail<UsageError>("data",
                        "expected data.packing = false with data.source_length, whose sources belong to one "
@@ -91,18 +90,20 @@ class PackedDataset final : public Dataset {
     return examples_[static_cast<std::size_t>(index)];
   }
 
-  std::unique_ptr<Dataset> singles_;
+  std::shared_ptr<const Dataset> singles_;
   std::vector<std::int64_t> steps_;                  // of every sequence
   std::vector<std::vector<std::int64_t>> examples_;  // the sequences of each
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> packed_sequences(std::unique_ptr<Dataset> singles) {
-  if (singles->columns() > 0 || singles->vocabulary() == 0)
+std::unique_ptr<Dataset> pack_examples(std::shared_ptr<const Dataset> dataset) {
+  if (dataset == nullptr) fail<UsageError>("data", "expected a dataset to pack, got none");
+  if (dataset->packed()) fail<UsageError>("data", "expected one sequence per example to pack, got several");
+  if (dataset->columns() > 0 || dataset->vocabulary() == 0)
     fail<UsageError>("data", "expected sequences of tokens to pack, got steps of {} real numbers",
-                     singles->columns());
-  return std::make_unique<PackedDataset>(std::move(singles));
+                     dataset->columns());
+  return std::make_unique<PackedDataset>(std::move(dataset));
 }
 
 }  // namespace linnet

@@ -15,6 +15,7 @@
 #include "data/division.h"
 #include "data/files.h"
 #include "data/selection.h"
+#include "data/statistics.h"
 #include "data/timestamp.h"
 #include "data/windows.h"
 #include "io/file.h"
@@ -62,25 +63,14 @@ Division divide_series(const Series& series, const std::string& split, const std
   return divide(split, series.rows(), origin, row_of_time);
 }
 
-/// Mean and population deviation of the rows of the stretches.
+/// Of the rows of the stretches.
 ColumnStatistics statistics_of(const AllSeries& all, const std::vector<Stretch>& stretches) {
   const std::size_t columns = all.front().columns.size();
-  const auto for_each_value = [&](const auto& visit) {
+  return statistics_of_rows(columns, [&](const auto& visit) {
     for (const Stretch& stretch : stretches)
       for (std::int64_t row = stretch.begin; row < stretch.end; ++row)
-        for (std::size_t c = 0; c < columns; ++c)
-          visit(c, double{all[stretch.source].values[static_cast<std::size_t>(row) * columns + c]});
-  };
-  double rows = 0;
-  for (const Stretch& stretch : stretches) rows += static_cast<double>(stretch.end - stretch.begin);
-  ColumnStatistics result{std::vector<double>(columns), std::vector<double>(columns)};
-  for_each_value([&](std::size_t c, double value) { result.mean[c] += value; });
-  for (double& mean : result.mean) mean /= rows;
-  for_each_value([&](std::size_t c, double value) {
-    result.deviation[c] += (value - result.mean[c]) * (value - result.mean[c]);
+        visit(all[stretch.source].values.data() + static_cast<std::size_t>(row) * columns);
   });
-  for (double& deviation : result.deviation) deviation = std::sqrt(deviation / rows);
-  return result;
 }
 
 /// Throws Error where f32 has not enough digits for the numbers of a column, which vary little beside their

@@ -26,16 +26,17 @@ string(REPLACE "$HOME/.local" "${PREFIX}" shell "${shell}")
 string(REPLACE "g++ -std=c++20 your_program.cc" "${CC} your_program.c" c_shell "${shell}")
 string(REPLACE "g++ " "${CXX} " shell "${shell}")
 
-# What the second block takes from the program around it: config, options, examples, length, inputs and targets.
+# What the second block takes from the program around it: config, options, examples, length and tokens.
 set(around [[
   linnet::ModelConfig config<semicolon>
   config.layers = config.heads = 1<semicolon>
   config.width = config.feed_forward = 8<semicolon>
   config.length = 4<semicolon>
   config.vocabulary = 3<semicolon>
-  const linnet::TrainingOptions options<semicolon>
+  linnet::TrainingOptions options<semicolon>
+  options.steps = 3<semicolon>
   const std::int64_t examples = 2, length = 4<semicolon>
-  const std::vector<std::int32_t> inputs(8, 1), targets(8, 2)<semicolon>
+  const std::vector<std::int32_t> tokens = {0, 1, 2, 0, 1, 2, 0, 1}<semicolon>
 ]])
 # A program of the lines of the snippet behind its line for the header, which is compiled and run.
 function(run_snippet snippet file headers declarations shell)

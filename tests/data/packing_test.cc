@@ -1,5 +1,3 @@
-#include "data/packing.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "linnet/dataset.h"
 #include "linnet/error.h"
 #include "support/errors.h"
 
@@ -46,7 +45,7 @@ class Sequences final : public Dataset {
 TEST(Packing, EverySequenceStandsWholeInExactlyOneExample) {
   for (const std::int64_t fields : {1, 3}) {
     const std::vector<std::int64_t> lengths = {7, 1, 3, 10, 2, 2, 5, 4, 9, 1};
-    const auto packed = packed_sequences(std::make_unique<Sequences>(lengths, 10, fields));
+    const auto packed = pack_examples(std::make_unique<Sequences>(lengths, 10, fields));
     ASSERT_TRUE(packed->packed());
     std::map<std::int64_t, int> seen;
     const auto count = static_cast<std::size_t>(10 * fields);

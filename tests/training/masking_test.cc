@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "data/packing.h"
 #include "linnet/error.h"
 #include "support/contexts.h"
 #include "support/errors.h"
@@ -152,7 +151,7 @@ TEST(Examples, KeepThePaddingOfShortOnesApart) {
 
 TEST(Examples, PackedOnesHaveTheLossOfThePaddedOnes) {
   const Uneven padded(6);
-  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  const auto packed = pack_examples(std::make_unique<Uneven>(6));
   EXPECT_EQ(packed->size(), 4);  // 6, 5 + 1, 4 + 2, 3
   for (const char* family : {"linear", "softmax", "local", "kernel"}) {
     ModelConfig config = tiny_config();
@@ -169,7 +168,7 @@ TEST(Examples, PackedOnesHaveTheLossOfThePaddedOnes) {
 }
 
 TEST(Examples, PackedOnesOfAMaskedModelHideATokenOfEverySequence) {
-  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  const auto packed = pack_examples(std::make_unique<Uneven>(6));
   const auto itself = [](std::int64_t i) { return i; };
   ModelConfig config = tiny_config();
   config.objective = Objective::masked;
@@ -194,7 +193,7 @@ TEST(Examples, PackedOnesOfAMaskedModelHideATokenOfEverySequence) {
 }
 
 TEST(Examples, PackedOnesAreRefusedWhereAttentionOrHeadTakeWholeExamples) {
-  const auto packed = packed_sequences(std::make_unique<Uneven>(6));
+  const auto packed = pack_examples(std::make_unique<Uneven>(6));
   for (const char* family : {"lsh", "linformer", "strided"}) {
     ModelConfig config = tiny_config();
     config.attention.family = find_family(family);
