@@ -177,9 +177,9 @@ void add_forecast(Command& program) {
                                                 "shares of the draws between two bounds, in per cent")
                                     .capture_default_str());
   command
-      .add_option(
-          "--context", arguments->context,
-          "last rows that the model reads, in whole steps of it; default: those of a training example")
+      .add_option("--context", arguments->context,
+                  "last rows that the model reads, in whole steps of it; default: one step less than a "
+                  "training example has")
       .check(whole(1, most_count));
   command.add_option("--out", arguments->out, "CSV file; default: standard output");
   const Option plot =

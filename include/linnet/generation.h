@@ -79,7 +79,7 @@ class LINNET_API Session {
     LogitsProcessor process_logits = {};
     /// Where not empty, [streams, fields]: receives the natural logarithm of the probability of each token
     /// that is drawn. It is the model's own, as in `probabilities`: before the processor, with temperature 1
-    /// and without top-k and top-p.
+    /// and without top-k and top-p. NaN for the token −1 of a stream that is lost.
     std::span<float> log_probabilities = {};
   };
 

@@ -21,6 +21,10 @@
 
 namespace linnet {
 
+/// Names of the columns of the series that the model was trained with, as its files have them; empty for
+/// other models. Throws Error where the description that the model holds (ModelAssets::columns) is damaged.
+LINNET_API std::vector<std::string> column_names(const Model& model);
+
 /// A series beside the model that reads it. Cheap to copy; immutable.
 class LINNET_API ModelSeries {
  public:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
@@ -102,7 +101,7 @@ class Model:
     @property
     def column_names(self) -> tuple[str, ...]:
         """The names of the columns of the series that the model was trained with, as its files have them; empty for others."""
-        return tuple(json.loads(self._core.columns_text or "{}").get("names", ()))
+        return tuple(self._core.column_names)
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:

@@ -14,6 +14,7 @@
 #include "context.h"
 #include "errors.h"
 #include "linnet/run_config.h"
+#include "linnet/series.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -154,7 +155,7 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("config", [](const ModelObject& self) { return RunConfig(self.model->config()).json(); })
       .def_prop_ro("masked", [](const ModelObject& self) { return self.model->config().masked(); })
       .def_prop_ro("class_names", [](const ModelObject& self) { return self.model->assets().class_names; })
-      .def_prop_ro("columns_text", [](const ModelObject& self) { return self.model->assets().columns; })
+      .def_prop_ro("column_names", [](const ModelObject& self) { return column_names(*self.model); })
       .def_prop_ro("has_tokenizer",
                    [](const ModelObject& self) { return !self.model->assets().tokenizer.empty(); })
       .def_prop_ro("parameter_count", [](const ModelObject& self) { return self.model->parameter_count(); })

@@ -88,6 +88,14 @@ class Table:
         return np.asarray(self.values, dtype)
 
 
+def test_damaged_descriptions_of_columns_are_errors(model, tmp_path):
+    model.save(tmp_path)
+    for text in ("[]", "{", '{"names": "value"}'):
+        (tmp_path / "columns.json").write_text(text)
+        with pytest.raises(linnet.Error, match="columns.json"):
+            linnet.load(tmp_path).column_names
+
+
 @pytest.mark.parametrize("name", ["model", "apart"])
 def test_files_arrays_and_tables_are_the_same_series(request, folder, name):
     model = request.getfixturevalue(name)

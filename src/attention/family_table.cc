@@ -32,11 +32,12 @@ const FamilyEntry& entry_of(Family family) {
 }
 
 std::span<const FamilyInfo> family_table() {
-  static const std::vector<FamilyInfo> rows = [] {
+  // Never destroyed: a thread may still read it when the program ends.
+  static const auto& rows = *new std::vector<FamilyInfo>([] {
     std::vector<FamilyInfo> result;
     for (const FamilyEntry* entry : table) result.push_back(entry->info);
     return result;
-  }();
+  }());
   return rows;
 }
 

@@ -62,7 +62,7 @@ LazyPages::~LazyPages() {
 
 SharedPages::SharedPages(std::size_t bytes) : bytes_(bytes) {
   static std::mutex mutex;
-  static std::weak_ptr<Tensor> newest;
+  static auto& newest = *new std::weak_ptr<Tensor>;  // never destroyed: threads may outlive the program's end
   static std::size_t used = 0;
   const std::lock_guard lock(mutex);
   const std::size_t wanted = (bytes + alignment - 1) / alignment * alignment;

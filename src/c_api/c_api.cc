@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "c_api/c_boundary.h"
 #include "c_api/handles.h"
-#include "data/pairs.h"
 #include "linnet/generation.h"
 #include "linnet/version.h"
 
@@ -66,33 +62,6 @@ Session::StepOptions step_options_of(const linnet_step_options& options, size_t 
   return result;
 }
 
-/// Of what a model is instead of text; empty where its tokens may be text.
-std::string_view instead_of_text(const ModelConfig& config) {
-  if (config.image_height > 0) return "pictures";
-  const std::size_t fields = config.field_sizes().size();
-  return fields > 1 ? "several fields" : fields == 0 || config.columns > 0 ? "real numbers" : "";
-}
-
-Tokenizer tokenizer_of(const char* operation, const linnet_model* handle) {
-  const linnet_model& own = given(operation, "a model", handle);
-  const ModelConfig& config = own.model->config();
-  if (const std::string_view other = instead_of_text(config); !other.empty())
-    fail<UsageError>(operation, "expected a model of text, got one of {}", other);
-  const std::scoped_lock lock(own.mutex);
-  if (!own.tokenizer) own.tokenizer.emplace(own.model->assets().tokenizer, config.vocabulary);
-  return *own.tokenizer;
-}
-
-/// A token that models of pairs have, or −1.
-int32_t token_of_pairs(const char* operation, const linnet_model* model,
-                       int32_t (Tokenizer::*token)() const) {
-  return guarded_value<int32_t>(-1, [&] {
-    const ModelConfig& config = given(operation, "a model", model).model->config();
-    const bool may_have = config.vocabulary == pair_vocabulary && instead_of_text(config).empty();
-    return may_have ? (tokenizer_of(operation, model).*token)() : -1;
-  });
-}
-
 }  // namespace
 
 linnet_session_options session_options_of(const char* operation, const linnet_session_options* options) {
@@ -112,7 +81,6 @@ using linnet::elements;
 using linnet::given;
 using linnet::guarded;
 using linnet::guarded_value;
-using linnet::hand_over;
 using linnet::rows;
 
 const char* linnet_error(void) { return linnet::error; }
@@ -124,137 +92,6 @@ linnet_status linnet_sampling_init(linnet_sampling* sampling, size_t size) {
     linnet::write_defaults("sampling", sampling, size, linnet::default_sampling(),
                            linnet::first_sampling_bytes);
   });
-}
-
-linnet_status linnet_model_load(const char* folder, linnet_model** model) {
-  return guarded([&] {
-    given("model", "where to put the model", model) = nullptr;
-    given("model", "a folder", folder);
-    *model = new linnet_model{linnet::Model::load(folder)};
-  });
-}
-
-void linnet_model_free(linnet_model* model) { delete model; }
-
-int64_t linnet_model_vocabulary(const linnet_model* model) {
-  return guarded_value<int64_t>(-1, [&]() -> int64_t {
-    const linnet::ModelConfig& config = given("vocabulary", "a model", model).model->config();
-    const std::vector<int64_t> sizes = config.field_sizes();
-    return sizes.empty() ? 0 : sizes.front();
-  });
-}
-
-int64_t linnet_model_fields(const linnet_model* model) {
-  return guarded_value<int64_t>(
-      -1, [&] { return std::ssize(given("fields", "a model", model).model->config().field_sizes()); });
-}
-
-int64_t linnet_model_field_vocabulary(const linnet_model* model, int64_t field) {
-  return guarded_value<int64_t>(-1, [&] {
-    const std::vector<int64_t> sizes = given("vocabulary", "a model", model).model->config().field_sizes();
-    if (field < 0 || field >= std::ssize(sizes))
-      linnet::fail<linnet::UsageError>("vocabulary", "expected a field in 0 … {}, got {}",
-                                       std::ssize(sizes) - 1, field);
-    return sizes[static_cast<size_t>(field)];
-  });
-}
-
-int64_t linnet_model_source_vocabulary(const linnet_model* model) {
-  return guarded_value<int64_t>(-1, [&] {
-    const linnet::ModelConfig& config = given("source vocabulary", "a model", model).model->config();
-    return config.has_encoder() ? config.source_tokens() : 0;
-  });
-}
-
-int64_t linnet_model_classes(const linnet_model* model) {
-  return guarded_value<int64_t>(-1,
-                                [&] { return given("classes", "a model", model).model->config().classes; });
-}
-
-linnet_status linnet_model_first_input(const linnet_model* model, int64_t label, int32_t* token) {
-  return guarded([&] {
-    int32_t& found = given("first input", "where to put the token", token);
-    found = given("first input", "a model", model).model->config().first_input(label);
-  });
-}
-
-linnet_status linnet_model_forward(const linnet_model* model, int32_t threads, const int32_t* tokens,
-                                   int64_t batch, int64_t length, const int64_t* key_lengths, float* logits,
-                                   size_t count) {
-  return guarded([&] {
-    const linnet_model& handle = given("forward", "a model", model);
-    const linnet::Model& own = *handle.model;
-    const std::span<float> to = elements("forward", "where to put the logits", logits, count);
-    if (own.config().vocabulary == 0)
-      linnet::fail<linnet::UsageError>("forward", "expected a model of tokens, got one of real numbers");
-    const auto vocabulary = static_cast<size_t>(own.config().vocabulary), inputs = to.size() / vocabulary;
-    if (batch < 1 || length < 1 || inputs * vocabulary != to.size() ||
-        inputs / static_cast<size_t>(length) != static_cast<size_t>(batch) ||
-        inputs % static_cast<size_t>(length) != 0)
-      linnet::fail<linnet::UsageError>("forward", "expected memory for {} · {} · {} logits, got {}", batch,
-                                       length, vocabulary, to.size());
-    const std::span<const int64_t> lengths(key_lengths,
-                                           key_lengths == nullptr ? 0 : static_cast<size_t>(batch));
-    const std::span<const int32_t> from = elements("forward", "tokens", tokens, inputs);
-    linnet::with_context(handle, threads, [&](linnet::Context& context) {
-      std::ranges::copy(own.forward(context, from, batch, length, lengths).span<float>(), to.begin());
-    });
-  });
-}
-
-linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
-                                 size_t count, int64_t label, float* log_probabilities) {
-  return guarded([&] {
-    const linnet_model& own = given("score", "a model", model);
-    const std::span<float> to =
-        elements("score", "where to put the log-probabilities", log_probabilities, count);
-    const std::span<const int32_t> from = elements("score", "tokens", tokens, count);
-    linnet::with_context(own, threads, [&](linnet::Context& context) {
-      std::ranges::copy(own.model->score(context, from, label), to.begin());
-    });
-  });
-}
-
-linnet_status linnet_model_score_with_source(const linnet_model* model, int32_t threads,
-                                             const int32_t* source, size_t source_count,
-                                             const int32_t* tokens, size_t count, float* log_probabilities) {
-  return guarded([&] {
-    const linnet_model& own = given("score", "a model", model);
-    const std::span<float> to =
-        elements("score", "where to put the log-probabilities", log_probabilities, count);
-    const std::span<const int32_t> of_source = elements("score", "tokens of a source", source, source_count),
-                                   from = elements("score", "tokens", tokens, count);
-    linnet::with_context(own, threads, [&](linnet::Context& context) {
-      std::ranges::copy(own.model->score(context, of_source, from), to.begin());
-    });
-  });
-}
-
-linnet_status linnet_model_encode(const linnet_model* model, const char* text, size_t bytes, int32_t* tokens,
-                                  size_t capacity, size_t* count) {
-  return guarded([&] {
-    const std::span<const char> given_text = elements("encode", "text", text, bytes);
-    const std::vector<int32_t> found =
-        linnet::tokenizer_of("encode", model).encode({given_text.data(), given_text.size()});
-    hand_over<int32_t>("encode", "tokens", found, tokens, capacity, count);
-  });
-}
-
-linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count, char* text,
-                                  size_t capacity, size_t* bytes) {
-  return guarded([&] {
-    const std::string found =
-        linnet::tokenizer_of("decode", model).decode(elements("decode", "tokens", tokens, count));
-    hand_over<char>("decode", "bytes", found, text, capacity, bytes);
-  });
-}
-
-int32_t linnet_model_separator(const linnet_model* model) {
-  return linnet::token_of_pairs("separator", model, &linnet::Tokenizer::separator);
-}
-
-int32_t linnet_model_end(const linnet_model* model) {
-  return linnet::token_of_pairs("end", model, &linnet::Tokenizer::end);
 }
 
 linnet_status linnet_session_options_init(linnet_session_options* options, size_t size) {
@@ -280,6 +117,8 @@ linnet_status linnet_session_create(const linnet_model* model, int64_t streams,
 }
 
 void linnet_session_free(linnet_session* session) { delete session; }
+
+int64_t linnet_session_streams(const linnet_session* session) { return linnet::streams_of(session); }
 
 linnet_status linnet_begin(linnet_session* session, int64_t stream, int64_t label,
                            const linnet_sampling* sampling) {

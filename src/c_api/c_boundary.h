@@ -94,7 +94,7 @@ void hand_over(const char* operation, const char* what, std::span<const T> from,
   given(operation, "where to put the size", size) = from.size();
   if (to.empty()) return;
   if (to.size() < from.size())
-    fail(operation, "expected memory for {} {}, got {}", from.size(), what, to.size());
+    fail<UsageError>(operation, "expected memory for {} {}, got {}", from.size(), what, to.size());
   std::ranges::copy(from, to.begin());
 }
 

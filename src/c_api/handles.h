@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/fail.h"
@@ -20,6 +21,7 @@
 
 struct linnet_model {
   std::shared_ptr<const linnet::Model> model;
+  std::string config;                                       // as config.json
   mutable std::mutex mutex = {};                            // of what follows
   mutable std::optional<linnet::Tokenizer> tokenizer = {};  // made where it is used first
   struct IdleContext {
@@ -78,6 +80,12 @@ void with_streams(const char* operation, const AnySession& session, const std::i
 }
 
 // What both kinds of sessions answer alike.
+
+template <class Handle>
+std::int64_t streams_of(const Handle* handle) {
+  return guarded_value<std::int64_t>(-1,
+                                     [&] { return given("streams", "a session", handle).session.streams(); });
+}
 
 template <class Handle>
 linnet_status position_of(const Handle* handle, std::int64_t stream, std::int64_t* position) {

@@ -14,18 +14,7 @@ struct linnet_number_session {
 using linnet::elements;
 using linnet::given;
 using linnet::guarded;
-using linnet::guarded_value;
 using linnet::rows;
-
-int64_t linnet_model_columns(const linnet_model* model) {
-  return guarded_value<int64_t>(-1,
-                                [&] { return given("columns", "a model", model).model->config().columns; });
-}
-
-int64_t linnet_model_targets(const linnet_model* model) {
-  return guarded_value<int64_t>(
-      -1, [&] { return given("targets", "a model", model).model->config().target_count(); });
-}
 
 linnet_status linnet_number_session_create(const linnet_model* model, int64_t streams,
                                            const linnet_session_options* options,
@@ -44,6 +33,10 @@ linnet_status linnet_number_session_create(const linnet_model* model, int64_t st
 }
 
 void linnet_number_session_free(linnet_number_session* session) { delete session; }
+
+int64_t linnet_number_session_streams(const linnet_number_session* session) {
+  return linnet::streams_of(session);
+}
 
 linnet_status linnet_number_begin(linnet_number_session* session, int64_t stream, int64_t label) {
   return guarded([&] { given("begin", "a session", session).session.begin(stream, label); });

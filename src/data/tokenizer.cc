@@ -134,7 +134,7 @@ Tokenizer::Tokenizer(std::string bytes, std::int64_t vocabulary) {
 }
 
 const std::string& Tokenizer::bytes() const {
-  static const std::string none;
+  static const auto& none = *new std::string;  // never destroyed: threads may outlive the program's end
   return impl_ ? impl_->bytes : none;
 }
 

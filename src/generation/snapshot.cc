@@ -56,7 +56,8 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
     fail(operation, "expected version {} or {}, got {}", snapshot_version, version_with_prediction, found);
   Snapshot snapshot;
   snapshot.prediction = found == version_with_prediction;
-  snapshot.cache = reader.take<std::uint32_t>() != 0;
+  const auto cache = reader.take<std::uint32_t>();
+  snapshot.cache = cache == 1;
   snapshot.model = reader.take<std::uint64_t>();
   snapshot.position = reader.take<std::int64_t>();
   const auto next_input = reader.take<std::int64_t>();
@@ -70,6 +71,7 @@ Snapshot Snapshot::read(std::span<const std::byte> bytes) {
   const auto past = reader.take_bytes(size);
   if (reader.take<std::uint64_t>() != checksum(bytes.first(bytes.size() - checksum_bytes)))
     fail(operation, "expected bytes whose checksum is right, got damaged ones");
+  if (cache > 1) fail(operation, "expected a snapshot with or without a cache, 1 or 0, got {}", cache);
   if (snapshot.position < 0 || snapshot.position > State::most_position)
     fail(operation, "expected a position from 0 to 2^53, got {}", snapshot.position);
   if (next_input < 0 || next_input > std::numeric_limits<std::int32_t>::max())

@@ -124,11 +124,17 @@ void TokenSteps::draw(Context& own, std::int64_t block, const Draws& draws,
           draw_field(own, draws, slots, streams, parameters, field, worker, failure);
         });
   const auto fields = static_cast<std::size_t>(fields_);
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    if (const auto step = draws.tokens.subspan(i * fields, fields); worker.lost[i])
-      std::ranges::fill(step, -1);
-    else
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const auto step = draws.tokens.subspan(i * fields, fields);
+    if (!worker.lost[i]) {
       streams.at(slots[i]).append(step);
+      continue;
+    }
+    std::ranges::fill(step, -1);
+    if (!draws.log_probabilities.empty())
+      std::ranges::fill(draws.log_probabilities.subspan(i * fields, fields),
+                        std::numeric_limits<float>::quiet_NaN());
+  }
   failure.rethrow();
 }
 

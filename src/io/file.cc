@@ -113,14 +113,15 @@ constexpr std::string_view temporary_suffix = ".tmp";
 
 // Where the number of a process means what it means here: the machine, and its namespace of processes.
 const std::string& process_space() {
-  static const std::string text = [] {
+  // Never destroyed: a thread may still write when the program ends.
+  static const auto& text = *new std::string([] {
     std::array<char, HOST_NAME_MAX + 1> machine{};
     ::gethostname(machine.data(), machine.size() - 1);
     struct stat ids {};
     const bool known = ::stat("/proc/self/ns/pid", &ids) == 0;
     const std::string name = fmt::format("{} {}", machine.data(), known ? ids.st_ino : 0);
     return fmt::format("{:08x}", ::crc32_z(0, reinterpret_cast<const Bytef*>(name.data()), name.size()));
-  }();
+  }());
   return text;
 }
 

@@ -144,8 +144,12 @@ std::string printable(std::string text) {
   return text;
 }
 
+std::string json_text(const Json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 void write_json(const std::filesystem::path& path, const Json& value) {
-  write_file_atomically(path, value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_file_atomically(path, json_text(value));
 }
 
 }  // namespace linnet

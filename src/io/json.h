@@ -30,7 +30,11 @@ std::string as_line(const std::string& text);
 /// terminal would obey them.
 std::string printable(std::string text);
 
-/// Indents by two spaces; atomically (io/file.h). Numbers that are not finite become null, as JSON demands.
+/// The text of a file: indented by two spaces, with a newline at its end. Numbers that are not finite become
+/// null, as JSON demands.
+std::string json_text(const Json& value);
+
+/// Writes it atomically (io/file.h).
 void write_json(const std::filesystem::path& path, const Json& value);
 
 }  // namespace linnet

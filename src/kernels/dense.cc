@@ -107,7 +107,8 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
 
 bool library_agrees(std::int64_t inputs, std::int64_t outputs) {
   static std::mutex mutex;
-  static std::map<std::pair<std::int64_t, std::int64_t>, bool> answers;
+  // Never destroyed: a thread may still compute when the program ends.
+  static auto& answers = *new std::map<std::pair<std::int64_t, std::int64_t>, bool>;
   const std::lock_guard lock(mutex);
   const auto key = std::pair(inputs, outputs);
   const auto found = answers.find(key);

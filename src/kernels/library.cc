@@ -51,8 +51,9 @@ dnnl::cpu_isa least_isa(WeightType type) {
   return {};
 }
 
+// What several threads share is never destroyed: one of them may still compute when the program ends.
 const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const auto& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 
@@ -116,7 +117,7 @@ struct Primitive {
 
 const Primitive& shared_primitive(const LibraryProduct& product) {
   static std::mutex mutex;
-  static std::map<LibraryProduct, std::unique_ptr<Primitive>> primitives;
+  static auto& primitives = *new std::map<LibraryProduct, std::unique_ptr<Primitive>>;
   const std::lock_guard lock(mutex);
   auto& primitive = primitives[product];
   if (!primitive) {
@@ -191,7 +192,7 @@ std::string implementation(const LibraryProduct& product) {
   if (product.inputs == 0 || product.outputs == 0) return {};
   if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return {};
   static std::mutex mutex;
-  static std::map<LibraryProduct, std::string> names;
+  static auto& names = *new std::map<LibraryProduct, std::string>;
   const std::lock_guard lock(mutex);
   const auto found = names.find(product);
   if (found != names.end()) return found->second;

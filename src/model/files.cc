@@ -88,6 +88,15 @@ ModelConfig read_config(const std::filesystem::path& path, std::span<const std::
   return config;
 }
 
+std::string config_text(const ModelConfig& config) {
+  ModelConfig copy = config;
+  Options options;
+  add_options(options, copy);
+  Json json = {{"model_type", model_type}, {"format", format_version}};
+  json.update(options.to_json());
+  return json_text(json);
+}
+
 ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& config) {
   constexpr std::size_t most_tokenizer_bytes = std::size_t{256} << 20;
   ModelAssets assets;
@@ -128,7 +137,7 @@ ParameterFile::ParameterFile(const std::filesystem::path& path, const ParameterT
   std::unordered_set<std::string> known;
   for (const ParameterTable::Row& row : table.rows()) {
     known.insert(row.name);
-    if (row.product) known.insert(row.name + scale_suffix);
+    if (file_.contains(row.name) && file_.dtype(row.name) == DType::i8) known.insert(row.name + scale_suffix);
     if (!is_draw(row.name) || fits(row)) check_parameter(file_, row, path_);
   }
   for (const std::string& name : file_.names())
@@ -191,11 +200,6 @@ void check_finite(std::span<const float> values, const std::string& tensor, cons
 
 void write_model(const std::filesystem::path& folder, const ModelConfig& config, const ParameterTable& table,
                  std::span<const float> values, const ModelAssets& assets) {
-  ModelConfig copy = config;
-  Options options;
-  add_options(options, copy);
-  Json json = {{"model_type", model_type}, {"format", format_version}};
-  json.update(options.to_json());
   std::vector<NamedTensor> tensors;
   std::deque<Tensor> converted;
   const auto add = [&](const std::string& name, Tensor tensor) {
@@ -215,7 +219,7 @@ void write_model(const std::filesystem::path& folder, const ModelConfig& config,
   }
   create_folders(folder);
   // In this order, a program that is killed between them leaves no weights without their configuration.
-  write_json(folder / config_file, json);
+  write_file_atomically(folder / config_file, config_text(config));
   const auto write_asset = [&](const char* name, bool exists, const auto& write) {
     std::error_code ignored;
     if (exists)

@@ -21,6 +21,9 @@ inline constexpr const char* columns_file = "columns.json";
 /// The configuration of a config.json, with `settings` ("key=value") in place of its values, checked.
 ModelConfig read_config(const std::filesystem::path& path, std::span<const std::string> settings = {});
 
+/// The text of config.json for it.
+std::string config_text(const ModelConfig& config);
+
 /// The assets in a model's folder. Throws Error where labels.json has no name for each class, or where the
 /// tokenizer is empty or too large to be one.
 ModelAssets read_assets(const std::filesystem::path& folder, const ModelConfig& config);

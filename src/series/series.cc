@@ -58,6 +58,11 @@ Series series_of(View<const float> values, std::vector<std::string> names) {
 
 }  // namespace
 
+std::vector<std::string> column_names(const Model& model) {
+  const std::optional<RunColumns> columns = columns_of(model);
+  return columns ? columns->names : std::vector<std::string>{};
+}
+
 ModelSeries::ModelSeries(std::shared_ptr<const Model> model, View<const float> values) {
   check_model(model);
   const auto columns = columns_of(*model);

@@ -54,7 +54,7 @@ static void continues_bit_for_bit(const linnet_model* model) {
   EXPECT(linnet_save(session, 1, NULL, 0, &size) == LINNET_OK);
   EXPECT(size > 88);
   void* bytes = malloc(size);
-  EXPECT_REFUSED(linnet_save(session, 1, bytes, size - 1, &size), LINNET_FAILED, "expected memory for");
+  EXPECT_REFUSED(linnet_save(session, 1, bytes, size - 1, &size), LINNET_USAGE, "expected memory for");
   EXPECT(linnet_save(session, 1, bytes, size, &size) == LINNET_OK);
   EXPECT(linnet_restore(other, 0, bytes, size) == LINNET_OK);
   EXPECT(linnet_fork(session, 2, 1, 5) == LINNET_OK);

@@ -51,6 +51,25 @@ class CText : public testing::Test {
     return text;
   }
 
+  /// What a stream of text gives for tokens, with the text of each apart.
+  std::vector<std::string> streamed(const std::vector<std::int32_t>& before,
+                                    const std::vector<std::int32_t>& tokens) {
+    linnet_text_stream* stream = nullptr;
+    EXPECT_EQ(linnet_text_stream_create(model_, before.data(), before.size(), &stream), LINNET_OK);
+    std::vector<std::string> parts;
+    const char* text = nullptr;
+    std::size_t bytes = 0;
+    for (const std::int32_t token : tokens) {
+      EXPECT_EQ(linnet_text_stream_add(stream, token, &text, &bytes), LINNET_OK);
+      parts.emplace_back(text, bytes);
+      EXPECT_EQ(text[bytes], '\0');
+    }
+    EXPECT_EQ(linnet_text_stream_finish(stream, &text, &bytes), LINNET_OK);
+    parts.emplace_back(text, bytes);
+    linnet_text_stream_free(stream);
+    return parts;
+  }
+
   TemporaryFolder folder_;
   linnet_model* model_ = nullptr;
 };
@@ -68,7 +87,7 @@ TEST_F(CText, RefusesWhatCannotBe) {
   std::size_t count = 0;
   std::int32_t tokens[2] = {'a', 256};
   char text[2];
-  EXPECT_EQ(linnet_model_encode(model_, "abc", 3, tokens, 2, &count), LINNET_FAILED);
+  EXPECT_EQ(linnet_model_encode(model_, "abc", 3, tokens, 2, &count), LINNET_USAGE);
   EXPECT_THAT(linnet_error(), HasSubstr("[encode] expected memory for 3 tokens, got 2"));
   EXPECT_EQ(count, 3u);
   EXPECT_EQ(tokens[1], 256);
@@ -103,6 +122,47 @@ TEST_F(CText, RefusesWhatCannotBe) {
   load(numbers, 0);
   EXPECT_EQ(linnet_model_decode(model_, tokens, 1, text, 2, &count), LINNET_USAGE);
   EXPECT_THAT(linnet_error(), HasSubstr("[decode] expected a model of text, got one of"));
+}
+
+TEST_F(CText, ComesInWholeCharacters) {
+  load(tiny_config(), 256);
+  EXPECT_THAT(streamed({}, {'a', 0xc3, 0xa9, 0xe2}), ElementsAre("a", "", "é", "", "\xe2"));
+  EXPECT_THAT(streamed({'x', 0xc3}, {0xa9, 'b'}), ElementsAre("é", "b", ""));
+
+  linnet_text_stream *stream = nullptr, *other = nullptr;
+  const std::int32_t cut = 0xc3, outside = 256;
+  const char* text = "unchanged";
+  std::size_t bytes = 0, count = 0;
+  ASSERT_EQ(linnet_text_stream_create(model_, &cut, 1, &stream), LINNET_OK);
+  ASSERT_EQ(linnet_text_stream_context(stream, nullptr, 0, &count), LINNET_OK);
+  std::vector<std::int32_t> context(count);
+  ASSERT_EQ(linnet_text_stream_context(stream, context.data(), count, &count), LINNET_OK);
+  ASSERT_EQ(linnet_text_stream_create(model_, context.data(), count, &other), LINNET_OK);
+  linnet_model_free(model_);  // the streams keep what they need
+  model_ = nullptr;
+  EXPECT_EQ(linnet_text_stream_add(stream, outside, &text, &bytes), LINNET_USAGE);
+  EXPECT_STREQ(text, "unchanged");
+  EXPECT_EQ(linnet_text_stream_add(stream, 0xa9, nullptr, &bytes), LINNET_USAGE);
+  EXPECT_EQ(linnet_text_stream_add(stream, 0xa9, &text, nullptr), LINNET_USAGE);
+  for (linnet_text_stream* each : {stream, other}) {
+    EXPECT_EQ(linnet_text_stream_add(each, 0xa9, &text, &bytes), LINNET_OK);
+    EXPECT_STREQ(text, "é");
+  }
+  EXPECT_EQ(linnet_text_stream_add(nullptr, 'a', &text, &bytes), LINNET_USAGE);
+  EXPECT_EQ(linnet_text_stream_finish(nullptr, &text, &bytes), LINNET_USAGE);
+  EXPECT_EQ(linnet_text_stream_context(nullptr, nullptr, 0, &count), LINNET_USAGE);
+  linnet_text_stream_free(stream);
+  linnet_text_stream_free(other);
+  linnet_text_stream_free(nullptr);
+
+  load(tiny_config(), 256);
+  EXPECT_EQ(linnet_text_stream_create(model_, &outside, 1, &stream), LINNET_USAGE);
+  EXPECT_EQ(stream, nullptr);
+  EXPECT_EQ(linnet_text_stream_create(nullptr, nullptr, 0, &stream), LINNET_USAGE);
+  EXPECT_EQ(linnet_text_stream_create(model_, nullptr, 0, nullptr), LINNET_USAGE);
+  load(tiny_config(), 5);
+  EXPECT_EQ(linnet_text_stream_create(model_, nullptr, 0, &stream), LINNET_USAGE);
+  EXPECT_THAT(linnet_error(), HasSubstr("tokenizer"));
 }
 
 TEST_F(CText, OfEncoderDecoderModels) {
@@ -143,6 +203,7 @@ TEST_F(CText, OfATokenizer) {
 #ifdef LINNET_SENTENCEPIECE
   EXPECT_THAT(encoded("linnetx"), ElementsAre(258, 259, 2 + 'x'));
   EXPECT_EQ(decoded({258, 2 + 'x', 2 + 0xc3}), "linx\xef\xbf\xbd");
+  EXPECT_THAT(streamed({}, {258, 2 + 0xc3, 2 + 0xa9}), ElementsAre("lin", "", "é", ""));
 #else
   std::size_t count = 0;
   EXPECT_EQ(linnet_model_encode(model_, "lin", 3, nullptr, 0, &count), LINNET_USAGE);

@@ -1,6 +1,7 @@
 // Sessions in which a step fails between two layers, and not for want of memory.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <stdexcept>
@@ -72,10 +73,13 @@ TEST_F(FailedStep, EndsAStreamWhosePredictionIsNotFiniteAndNoOther) {
               "[logits] expected a prediction of finite numbers, got another one in stream 5");
     EXPECT_EQ(error_of<Error>([&] { session->probabilities(5, row); }),
               "[probabilities] expected a prediction of finite numbers, got another one in stream 5");
-    EXPECT_EQ(error_of<Error>([&] { session->step(tokens); }),
+    std::vector<float> log_probabilities(streams_);
+    EXPECT_EQ(error_of<Error>([&] { session->step(tokens, {.log_probabilities = log_probabilities}); }),
               "[step] expected a prediction of finite numbers, got another one in stream 5");
     map_->overflows_at = -1;
     EXPECT_EQ(tokens[5], -1);
+    EXPECT_TRUE(std::isnan(log_probabilities[5]));
+    EXPECT_LE(log_probabilities[4], 0);
     EXPECT_NE(error_of([&] { draw(*session, 5, 1); }).find("in which a step failed halfway"),
               std::string::npos);
     session->restore(5, before);

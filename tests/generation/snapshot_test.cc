@@ -99,6 +99,11 @@ TEST(Snapshot, WithImpossibleContentsIsRefused) {
     EXPECT_THAT(error_of([&] { session->restore(1, snapshot.bytes()); }),
                 testing::HasSubstr(fmt::format("got {}", token)));
   }
+  std::vector<std::byte> other = bytes;
+  other[12] = std::byte{2};  // neither with a cache nor without
+  const std::uint64_t sum = checksum(std::span(other).first(other.size() - sizeof(std::uint64_t)));
+  std::memcpy(other.data() + other.size() - sizeof sum, &sum, sizeof sum);
+  EXPECT_THAT(error_of([&] { session->restore(1, other); }), testing::HasSubstr("1 or 0, got 2"));
   EXPECT_EQ(session->save(1), bytes);
 
   // Four caches of so many tokens would take 2^64 bytes.

@@ -341,6 +341,13 @@ TEST_F(ModelFiles, NarrowWeightsThatAreNotFiniteAreRefused) {
   expect_refused(name + "_scale");
 }
 
+TEST_F(ModelFiles, ScalesBelongToCodesAlone) {
+  const std::string name = "layers.0.feed_forward.first.weight_scale";
+  const std::vector<float> scales(7, 1.0f);
+  rewrite_weights([&](auto& tensors) { tensors.push_back({name, DType::f32, {7}, scales.data()}); });
+  expect_refused(name);
+}
+
 TEST_F(ModelFiles, WeightsMustBeTheModels) {
   const std::string name = "layers.1.feed_forward.first.weight";
   const auto find = [&](std::vector<NamedTensor>& tensors) {

@@ -93,10 +93,10 @@ class BuiltInMap : public FeatureMap {
   float alpha_;
 };
 
-/// The maps that callers have registered.
+/// The maps that callers have registered. Never destroyed: a thread may still use one when the program ends.
 struct Registered {
   static Registered& get() {
-    static Registered registered;
+    static auto& registered = *new Registered;
     return registered;
   }
 
