@@ -152,8 +152,9 @@ LINNET_API linnet_status linnet_model_hidden(const linnet_model* model, int32_t 
                                              size_t count);
 
 /* Natural logarithm of the probability of each of `count` tokens of one sequence, given those before it and
- * the label, -1 for a model without classes: log_probabilities [count]. For models of one token per step that
- * predict the next one. */
+ * the label, -1 for a model without classes: log_probabilities [count]. Of several fields these are the
+ * tokens [steps, fields], each predicted from the fields of its step before it, too. For models of tokens
+ * alone that predict the next step. */
 LINNET_API linnet_status linnet_model_score(const linnet_model* model, int32_t threads, const int32_t* tokens,
                                             size_t count, int64_t label, float* log_probabilities);
 

@@ -227,11 +227,13 @@ class LINNET_API Model {
   Tensor hidden(Context& context, const Steps& steps) const;
 
   /// Natural logarithm of the probability of every token of one sequence, given those before it; the first is
-  /// predicted from the start token, or from the class token of `label` (−1 for a model without classes).
+  /// predicted from the start token, or from the class token of `label` (−1 for a model without classes). In
+  /// a model of several fields tokens and results are [steps, fields], and a token is predicted from the
+  /// fields of its step before it, too.
   /// Families with a recurrent form take the sequence in slices of `slice` tokens, so that the working memory
   /// beside the state does not grow with it.
-  /// Throws UsageError for a masked model (see `fill`), for tokens outside 0 … vocabulary − 1 and for a label
-  /// that the model does not have, Error for such a length.
+  /// Throws UsageError for a masked model (see `fill`), for one with real numbers, for tokens that the model
+  /// does not have and for such a label, Error for such a length.
   std::vector<float> score(Context& context, std::span<const std::int32_t> tokens,
                            std::int64_t label = -1) const;
 

@@ -224,7 +224,7 @@ class Model:
 
         Parameters
         ----------
-        tokens : array [length] of whole numbers, or text for a model of text
+        tokens : array [length] of whole numbers, of several fields [length, fields], or text for a model of text
         label : int, optional
             The class, for a model that has them; 0 without it.
         source : array [n] of whole numbers, or text for sources of bytes
@@ -232,10 +232,12 @@ class Model:
 
         Returns
         -------
-        array [length], float32
+        array of the shape of the tokens, float32
+            A token of several fields is predicted from the fields of its step before it, too.
         """
         read = None if source is None else self._source_of("score", source)
-        return self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label), read)
+        found = self._core.score(context_of(context), self._tokens_of("score", tokens), self._label(label), read)
+        return found if len(self.fields) == 1 else found.reshape(-1, len(self.fields))
 
     def classify(
         self,

@@ -132,6 +132,10 @@ def test_models_of_several_fields_draw_steps():
     session.observe(drawn)
     session.prefill(2, notes[0, :3])
     assert session.position(2) == 5
+    scores = model.score(notes[0])
+    assert scores.shape == (24, 2)
+    measured = linnet.evaluate(model, notes[:1])
+    assert -scores.mean(0) / np.log(2) == pytest.approx(measured["field_bits"], rel=1e-5)
     with pytest.raises(linnet.UsageError, match="one token per step"):
         model.generate()
 

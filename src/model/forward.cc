@@ -9,6 +9,7 @@
 #include "linnet/model.h"
 #include "model/access.h"
 #include "model/config.h"
+#include "model/heads.h"
 #include "model/transformer.h"
 
 namespace linnet {
@@ -55,6 +56,22 @@ std::vector<std::int32_t> inputs_of(const char* operation, const ModelConfig& co
   return inputs;
 }
 
+/// −log p in nats of the tokens of several fields, nll and tokens [rows, fields].
+void losses_of_fields(Context& context, const Network& network, std::span<float> nll, View<const float> rows,
+                      std::span<const std::int32_t> tokens) {
+  const auto count = static_cast<std::size_t>(rows.extent(0)), fields = tokens.size() / count;
+  Heads heads(network);
+  heads.loss(context, rows, {.batch = 1, .length = rows.extent(0), .targets = tokens}, {}, nullptr);
+  std::vector<std::int32_t> targets(count);
+  std::vector<float> losses(count);
+  for (std::size_t f = 0; f < fields; ++f) {
+    for (std::size_t i = 0; i < count; ++i) targets[i] = tokens[i * fields + f];
+    network.field_head(f).loss(context, losses, {}, f == 0 ? heads.parameters() : heads.field_parameters(f),
+                               targets, 1);
+    for (std::size_t i = 0; i < count; ++i) nll[i * fields + f] = losses[i];
+  }
+}
+
 }  // namespace
 
 Tensor Model::forward(Context& context, std::span<const std::int32_t> tokens, std::int64_t batch,
@@ -82,12 +99,17 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
     fail<UsageError>("score",
                      "expected a model that predicts the next token, got an encoder (model.objective = "
                      "\"masked\"), which predicts hidden tokens: see fill");
-  check_one_token("score", config());
-  for (const std::int32_t token : tokens) check_token("score", token, config().vocabulary);
+  const std::vector<std::int64_t> sizes = config().field_sizes();
+  const auto fields = std::ssize(sizes);
+  if (fields < 2 || config().columns > 0 || !config().shifted()) check_one_token("score", config());
+  if (std::ssize(tokens) % fields != 0)
+    fail<UsageError>("score", "expected tokens of whole steps of {} fields, got {}", fields, tokens.size());
+  for (std::size_t i = 0; i < tokens.size(); ++i) check_token("score", tokens[i], sizes[i % sizes.size()]);
   std::vector<std::int32_t> inputs = {config().first_input(label)};
   if (tokens.empty()) return {};
-  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - 1);
-  const auto length = static_cast<std::int64_t>(tokens.size());
+  for (std::size_t f = 1; f < sizes.size(); ++f) inputs.push_back(static_cast<std::int32_t>(sizes[f]));
+  inputs.insert(inputs.end(), tokens.begin(), tokens.end() - fields);
+  const std::int64_t length = std::ssize(tokens) / fields;
   network_of(*this).embedding().check_position(length - 1);
 
   std::optional<RecurrentState> state;
@@ -99,12 +121,16 @@ std::vector<float> Model::score(Context& context, std::span<const std::int32_t> 
   for (std::int64_t first = 0; first < length; first += together) {
     const std::int64_t here = std::min(together, length - first);
     const auto part = [&](auto whole) {
-      return whole.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(here));
+      return whole.subspan(static_cast<std::size_t>(first * fields), static_cast<std::size_t>(here * fields));
     };
-    const View<const float> rows = transformer.forward(context, part(std::span<const std::int32_t>(inputs)),
-                                                       1, here, first, carried, carried);
-    network_of(*this).head().losses_of(context, part(std::span(result)), rows.reshape({here, config().width}),
-                                       part(tokens));
+    const View<const float> rows =
+        transformer
+            .forward(context, part(std::span<const std::int32_t>(inputs)), 1, here, first, carried, carried)
+            .reshape({here, config().width});
+    if (fields == 1)
+      network_of(*this).head().losses_of(context, part(std::span(result)), rows, part(tokens));
+    else
+      losses_of_fields(context, network_of(*this), part(std::span(result)), rows, part(tokens));
   }
   for (float& value : result) value = -value;
   return result;

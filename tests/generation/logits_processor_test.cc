@@ -220,6 +220,36 @@ TEST(LogProbabilities, AreThoseOfTheModel) {
       }
 }
 
+TEST(LogProbabilities, OfFieldsAreTheScores) {
+  ModelConfig config = small_config();
+  config.vocabulary = 13;
+  config.fields = "5,13,3";
+  config.classes = 2;
+  const std::size_t fields = 3;
+  for (const Family family : {Family::linear, Family::softmax}) {
+    config.attention.family = family;
+    const auto model = random_model(config, seed);
+    for (const std::size_t steps :
+         {std::size_t{1}, std::size_t{60}, static_cast<std::size_t>(Model::slice + 1)}) {
+      Session session(model, 1, {.threads = 1});
+      session.begin(0, 1, seeded(4));
+      std::vector<std::int32_t> tokens(steps * fields);
+      std::vector<float> found(tokens.size());
+      for (std::size_t t = 0; t < steps; ++t)
+        session.step(std::span(tokens).subspan(t * fields, fields),
+                     {.log_probabilities = std::span(found).subspan(t * fields, fields)});
+      Context context;
+      const std::vector<float> scores = model->score(context, tokens, 1);
+      ASSERT_EQ(scores.size(), found.size());
+      for (std::size_t i = 0; i < scores.size(); ++i) EXPECT_NEAR(scores[i], found[i], 1e-3) << i;
+      EXPECT_THROW(model->score(context, std::span(tokens).first(2), 1), UsageError);
+      tokens[2] = 3;  // beyond the third field, not beyond the others
+      EXPECT_THROW(model->score(context, tokens, 1), UsageError);
+      EXPECT_TRUE(model->score(context, {}, 1).empty());
+    }
+  }
+}
+
 TEST(LogProbabilities, OfFieldsAddUpToThatOfTheStep) {
   ModelConfig config = tiny_config();
   config.fields = "5,3";
