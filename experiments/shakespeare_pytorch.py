@@ -14,9 +14,12 @@ import pathlib
 import sys
 import time
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ModuleNotFoundError:
+    sys.exit("shakespeare_pytorch.py: PyTorch is needed (pip install torch)")
 
 LAYERS, HEADS, WIDTH, BLOCK, BATCH = 4, 4, 128, 64, 12
 RATE, FINAL_RATE, WARMUP = 1e-3, 1e-4, 100

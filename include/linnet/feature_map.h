@@ -155,6 +155,7 @@ enum class Directions { automatic, orthogonal, independent, hadamard };
 
 /// The directions of that name; `auto` is `automatic`. Throws UsageError for an unknown one.
 LINNET_API Directions find_directions(const std::string& name);
+/// Throws UsageError for a number that is none of them, as maps with such directions do.
 LINNET_API const char* name_of(Directions directions);
 
 /// What decides the draws of a random map.

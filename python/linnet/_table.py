@@ -61,8 +61,8 @@ def _csv_of_frame(data: Table) -> str:
     """Its index is written where it holds times. A column of times comes first, where it is read as such."""
     data = data.copy(deep=False)
     data.columns = [name if isinstance(name, str) else f"column {name}" for name in data.columns]
-    for name in [name for name in data.columns if getattr(data[name], "dtype", None) == bool]:
-        data[name] = data[name].astype(int)
+    for name in [name for name in data.columns if getattr(getattr(data[name], "dtype", None), "kind", "") == "b"]:
+        data[name] = data[name].astype(int if data[name].dtype == bool else "Int64")  # which also has missing values
     times = [i for i in range(data.shape[1]) if _holds_times(data.iloc[:, i])]
     for i in times:
         if hasattr(data.iloc[:, i].dtype, "freq"):

@@ -123,6 +123,13 @@ std::vector<std::uint8_t> seen_keys(const Mask& mask, std::int64_t b, std::int64
 void check_held_shape(const char* operation, const char* which, const HeadShape& held,
                       const HeadShape& needed);
 
+/// Throws UsageError for a number that is no Normalise.
+inline void check_normalise(const char* operation, Normalise normalise) {
+  if (normalise != Normalise::sum && normalise != Normalise::none)
+    fail<UsageError>(operation, "expected to normalise by sum or none, got number {}",
+                     static_cast<int>(normalise));
+}
+
 /// Throws unless 0 ≤ slot < state.slots().
 void check_slot(const char* operation, const State& state, std::int64_t slot);
 

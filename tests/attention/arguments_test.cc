@@ -440,7 +440,7 @@ TEST(Options, OfMapsWithImpossibleFeaturesAreRefused) {
 }
 
 TEST(Options, ThatCannotBeAreRefusedByTheReferencesToo) {
-  std::vector<AttentionOptions> impossible(6);
+  std::vector<AttentionOptions> impossible(8);
   impossible[0].family = static_cast<Family>(99);
   impossible[1].linear.feature_map = nullptr;
   impossible[2].family = Family::kernel;
@@ -451,6 +451,9 @@ TEST(Options, ThatCannotBeAreRefusedByTheReferencesToo) {
   impossible[4].strided.stride = -5;
   impossible[5].family = Family::lsh;
   impossible[5].lsh.buckets = -2;
+  impossible[6].linear.normalise = static_cast<Normalise>(99);
+  impossible[7].family = Family::kernel;
+  impossible[7].kernel.normalise = static_cast<Normalise>(99);
   Tensor numbers = Tensor::of<double>({1, 4, 1, 2}), out = Tensor::of<double>({1, 4, 1, 2});
   const View<const double> view = numbers.view<double>();
   for (std::size_t i = 0; i < impossible.size(); ++i) {

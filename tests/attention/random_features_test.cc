@@ -261,6 +261,11 @@ TEST(RandomFeatures, BadInputIsRefused) {
   EXPECT_NE(message("favor", 4, {.directions = Directions::hadamard}).find("from 8 on"), std::string::npos);
   EXPECT_EQ(message("favor", 24, {.directions = Directions::hadamard}),
             "[favor] expected a head size that is a power of two from 8 on with Hadamard directions, got 24");
+  EXPECT_EQ(error_of<UsageError>([] { (void)name_of(static_cast<Directions>(9)); }),
+            "[random features] expected directions of auto, orthogonal, independent, hadamard, got number 9");
+  EXPECT_EQ(error_of<UsageError>(
+                [] { random_feature_map("favor", 8, {.directions = static_cast<Directions>(9)}); }),
+            "[random features] expected directions of auto, orthogonal, independent, hadamard, got number 9");
   EXPECT_EQ(
       error_of<UsageError>([] { find_directions("hadamar"); }),
       "[random features] expected directions of auto, orthogonal, independent, hadamard, got 'hadamar'");

@@ -124,7 +124,13 @@ Directions directions_drawn(Directions wanted, std::int64_t head_dim) {
 
 std::span<const FeatureMapInfo> random_feature_map_table() { return table; }
 
-const char* name_of(Directions directions) { return direction_names[static_cast<std::size_t>(directions)]; }
+const char* name_of(Directions directions) {
+  const auto index = static_cast<std::size_t>(directions);
+  if (index >= direction_names.size())
+    fail<UsageError>("random features", "expected directions of {}, got number {}",
+                     fmt::join(direction_names, ", "), static_cast<int>(directions));
+  return direction_names[index];
+}
 
 Directions find_directions(const std::string& name) {
   const auto found = std::ranges::find(direction_names, name);
@@ -162,6 +168,7 @@ std::int64_t directions_of(RandomMap map, std::int64_t head_dim, const RandomFea
   if (options.layer < 0) fail<UsageError>(name, "expected a layer from 0, got {}", options.layer);
   if (options.draw >= most_draws)
     fail<UsageError>(name, "expected a draw below {}, got {}", most_draws, options.draw);
+  (void)name_of(options.directions);  // throws for none of them
   if (options.directions == Directions::hadamard && !has_hadamard_directions(head_dim))
     fail<UsageError>(name,
                      "expected a head size that is a power of two from 8 on with Hadamard directions, got {}",

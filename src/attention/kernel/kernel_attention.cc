@@ -329,6 +329,7 @@ std::unique_ptr<Attention> make_kernel_attention(const AttentionOptions& options
   if (options.kernel.similarity == nullptr) fail<UsageError>(kOperation, "expected a similarity, got none");
   if (!std::isfinite(options.kernel.epsilon) || options.kernel.epsilon < 0)
     fail<UsageError>(kOperation, "expected a finite epsilon of at least 0, got {}", options.kernel.epsilon);
+  check_normalise(kOperation, options.kernel.normalise);
   return std::make_unique<KernelAttention>(options);
 }
 

@@ -363,6 +363,7 @@ std::unique_ptr<Attention> make_linear_attention(const AttentionOptions& options
   if (options.linear.feature_map == nullptr) fail<UsageError>(operation, "expected a feature map, got none");
   if (!(options.linear.epsilon >= 0) || !std::isfinite(options.linear.epsilon))
     fail<UsageError>(operation, "expected a finite epsilon of at least 0, got {}", options.linear.epsilon);
+  check_normalise(operation, options.linear.normalise);
   return std::make_unique<LinearAttention>(options);
 }
 
