@@ -12,6 +12,7 @@
 #include "given_data.h"
 #include "io/csv.h"
 #include "io/file.h"
+#include "metrics_file.h"
 #include "outputs.h"
 #include "report.h"
 #include "run_record.h"
@@ -79,6 +80,7 @@ void run(const Arguments& arguments) {
   check_outputs("classify", {{"--out", arguments.out}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  note_better_evaluation(arguments.model);
   const ModelConfig& config = model->config();
   if (!config.classifies())
     fail<UsageError>("classify", "expected a classifier (model.objective = \"classify\"), got \"{}\"",

@@ -10,6 +10,7 @@
 #include "data/fasta.h"
 #include "given_data.h"
 #include "io/safetensors.h"
+#include "metrics_file.h"
 #include "model/config.h"
 #include "outputs.h"
 #include "report.h"
@@ -77,6 +78,7 @@ void run(const Arguments& arguments) {
   check_outputs("embed", {{"--out", arguments.out}},
                 {{"the model's", arguments.model}, {"--data", arguments.data}});
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  note_better_evaluation(arguments.model);
   const ModelConfig& config = model->config();
   if (config.has_encoder()) check_one_token("embed", config);
   GivenData given{arguments.model, arguments.data, arguments.data_kind, arguments.split};

@@ -17,6 +17,7 @@
 #include "given_data.h"
 #include "io/file.h"
 #include "linnet/tokenizer.h"
+#include "metrics_file.h"
 #include "model/files.h"
 #include "outputs.h"
 #include "rank_threads.h"
@@ -274,6 +275,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   check_family(arguments);
   const std::vector<std::string> settings = settings_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model, settings);
+  on_first_rank(ranks, [&] { note_better_evaluation(arguments.model); });
   check_features(arguments, model->config());
   DataOptions source = data_of(
       "evaluate", model->config(),

@@ -13,6 +13,7 @@
 #include "data/fasta.h"
 #include "io/file.h"
 #include "linnet/model.h"
+#include "metrics_file.h"
 #include "report.h"
 
 namespace linnet {
@@ -206,6 +207,7 @@ Json filled(Context& context, const Model& model, const Given& given, Writing wr
 void run(const Arguments& arguments) {
   const Writing writing = writing_of(arguments);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  note_better_evaluation(arguments.model);
   check_vocabulary(model->config(), writing);
   Context context(arguments.threads);
   Json results = Json::array();

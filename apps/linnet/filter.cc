@@ -11,6 +11,7 @@
 #include "io/file.h"
 #include "io/sound.h"
 #include "linnet/generation.h"
+#include "metrics_file.h"
 #include "outputs.h"
 #include "report.h"
 #include "run_record.h"
@@ -55,6 +56,7 @@ void run(const Arguments& arguments) {
   if (extension_of(arguments.out) != ".wav")
     fail<UsageError>("filter", "expected --out with a .wav file, got {}", arguments.out);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  note_better_evaluation(arguments.model);
   check_model(model->config());
   SoundFile file(arguments.data);
   const SoundFormat format = file.format();

@@ -14,6 +14,7 @@
 #include "generation/stream_file.h"
 #include "io/digest.h"
 #include "io/file.h"
+#include "metrics_file.h"
 #include "outputs.h"
 #include "pictures.h"
 #include "pieces.h"
@@ -304,6 +305,7 @@ void run(Arguments arguments, Communicator& ranks) {
   });
   arguments.threads = threads_of_rank(ranks, arguments.threads);
   const std::shared_ptr<const Model> model = Model::load(arguments.model);
+  on_first_rank(ranks, [&] { note_better_evaluation(arguments.model); });
   if (model->config().objective == Objective::same_step)
     fail<UsageError>("generate",
                      "expected a model that predicts the next step, got one of \"same-step\", which linnet "

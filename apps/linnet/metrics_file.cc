@@ -1,9 +1,16 @@
 #include "metrics_file.h"
 
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+
 #include "base/fail.h"
 #include "base/names.h"
 #include "io/file.h"
+#include "report.h"
 #include "run_record.h"
+#include "training/checkpoint.h"
 #include "training/metrics.h"
 
 namespace linnet {
@@ -28,6 +35,44 @@ MetricsFile read_metrics(const std::filesystem::path& run) {
            shortened(line.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return metrics;
+}
+
+namespace {
+
+/// Of the last evaluation in the last lines of a file of metrics, which may be long.
+std::optional<double> last_validation_bits(const std::filesystem::path& path) {
+  constexpr std::streamoff most = 1 << 18;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) return {};
+  const std::streamoff size = file.tellg(), read = std::min(size, most);
+  std::string text(static_cast<std::size_t>(read), '\0');
+  file.seekg(size - read);
+  if (!file.read(text.data(), read)) return {};
+  const std::size_t at = text.rfind("\"validation_bits\"");
+  if (at == std::string::npos) return {};
+  const std::size_t begin = text.rfind('\n', at) + 1,
+                    end = text.find('\n', at);  // of the line; npos + 1 is 0
+  if (end == std::string::npos) return {};
+  return parse_json(text.substr(begin, end - begin), path.string()).at("validation_bits").get<double>();
+}
+
+}  // namespace
+
+void note_better_evaluation(const std::filesystem::path& model) {
+  const std::filesystem::path best = model / "best";
+  std::error_code ignored;
+  if (!std::filesystem::exists(best / evaluation_file, ignored)) return;
+  try {
+    const Json evaluation = read_json(best / evaluation_file);
+    const double least = evaluation.at("validation_bits").get<double>();
+    const std::optional<double> last = last_validation_bits(model / metrics_file);
+    if (!last || *last - least <= 0.01 * std::abs(least)) return;
+    print_note(fmt::format(
+        "note: the last evaluation of {} has {:.4f} bits, that of step {} {:.4f}: its model is {}",
+        model.string(), *last, evaluation.at("step").get<std::int64_t>(), least, best.string()));
+  } catch (const Error&) {
+  } catch (const Json::exception&) {
+  }
 }
 
 std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics) {

@@ -22,6 +22,10 @@ struct MetricsFile {
 /// The last line is left out where a run is writing it.
 MetricsFile read_metrics(const std::filesystem::path& run);
 
+/// Says on standard error where a model's folder is a run whose last evaluation was worse than its best one
+/// by more than 1 %: that model is in best/. Files that cannot be read are nothing to stop for.
+void note_better_evaluation(const std::filesystem::path& model);
+
 /// The configuration of a run: that of its record, or of the first line of its metrics, where it has one of
 /// them.
 std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics);

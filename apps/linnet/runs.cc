@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::string folder;
-  bool differences = false, seeds = false, json = false;
+  bool differences = false, seeds = false, best_first = false, json = false;
 };
 
 /// Whether the program, or `train` of C++ or Python, trained in a folder. One that cannot be looked into
@@ -207,6 +208,13 @@ Json shown_repeated(const Json& row) {
           {"most", bits_text(bits["most"])}};
 }
 
+/// The bits of a row's best evaluation, with --seeds their mean; infinite where there is none.
+double bits_of_row(const Json& row) {
+  const Json& bits = row["best_validation_bits"];
+  const Json& mean = bits.is_object() ? bits["mean"] : bits;
+  return mean.is_number() ? mean.get<double>() : std::numeric_limits<double>::infinity();
+}
+
 void run(const Arguments& arguments) {
   std::vector<KnownRun> runs;
   Json unreadable = Json::array();
@@ -228,13 +236,17 @@ void run(const Arguments& arguments) {
   const std::vector<std::string> differing =
       arguments.differences ? differences(settings, groups) : std::vector<std::string>();
 
-  Json rows = Json::array(), table = Json::array();
+  std::vector<Json> known;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    rows.push_back(arguments.seeds ? repeated_row(runs, groups[i]) : runs[i].row);
-    table.push_back(arguments.seeds ? shown_repeated(rows.back()) : shown(rows.back()));
-    if (!arguments.differences) continue;
-    rows.back()["differences"] = differing[i];
-    table.back()["differences"] = differing[i];
+    known.push_back(arguments.seeds ? repeated_row(runs, groups[i]) : runs[i].row);
+    if (arguments.differences) known.back()["differences"] = differing[i];
+  }
+  if (arguments.best_first) std::ranges::stable_sort(known, {}, bits_of_row);
+  Json rows = Json::array(), table = Json::array();
+  for (const Json& row : known) {
+    rows.push_back(row);
+    table.push_back(arguments.seeds ? shown_repeated(row) : shown(row));
+    if (arguments.differences) table.back()["differences"] = row["differences"];
   }
   if (!arguments.seeds) {
     for (const Json& row : unreadable) {
@@ -270,6 +282,8 @@ void add_runs(Command& program) {
   command.add_flag("--seeds", arguments->seeds,
                    "one line for runs that differ in training.seed and attention.seed alone: mean and "
                    "standard deviation of their best bits");
+  command.add_flag("--best-first", arguments->best_first,
+                   "sort by the bits of the best evaluations, the lowest first, in place of the names");
   command.add_flag("--json", arguments->json, "print the table as JSON");
   command.callback([=] { run(*arguments); });
 }

@@ -8,6 +8,7 @@
 #include "data/files.h"
 #include "data/series.h"
 #include "io/file.h"
+#include "metrics_file.h"
 #include "run_record.h"
 
 namespace linnet {
@@ -37,6 +38,7 @@ bool is_path_of_run(const std::string& path, const DataOptions& options) {
 CommandSeries read_series_input(const char* command, const std::string& model, const std::string& data,
                                 const std::string& missing) {
   std::shared_ptr<const Model> loaded = Model::load(model);
+  note_better_evaluation(model);
   check_series_model(command, loaded->config());
   DataOptions options;
   const auto run = run_of(model);

@@ -162,10 +162,12 @@ class Display {
                        config_.model.length, steps_of(config_.model)));
     }
     bits_ = report.bits;
-    progress_.show(fmt::format("step {}/{}  {:.4f} bits/{}  norm {:.2f}  rate {:.2e}  {:.0f} {}/s  {} left",
-                               report.step, config_.training.steps, report.bits, unit_of(config_.model),
-                               report.gradient_norm, report.learning_rate, report.tokens_per_second,
-                               steps_of(config_.model), duration_text(seconds_left(report.step))));
+    // What fits no narrow terminal comes last.
+    progress_.show(fmt::format("step {}/{}  {:.4f} bits/{}  {:.0f} {}/s  {} left  norm {:.2f}  rate {:.2e}",
+                               report.step, config_.training.steps, report.smoothed_bits,
+                               unit_of(config_.model), report.tokens_per_second, steps_of(config_.model),
+                               duration_text(seconds_left(report.step)), report.gradient_norm,
+                               report.learning_rate));
   }
 
   void show(std::int64_t step, const Evaluation& evaluation) {
@@ -241,11 +243,18 @@ void warn_of_settings(const std::vector<std::string>& settings, const RunConfig&
     const std::string key = setting.substr(0, setting.find('='));
     if (setting == key + "=" + defaults.at(key)) continue;
     const std::string why = key.starts_with("attention.") ? without_effect(model.attention, model.layers, key)
+                            : key.starts_with("model.")   ? without_effect(model, key)
                                                           : without_effect(config.training, key);
     if (!why.empty()) display.show(fmt::format("warning: {} has no effect {}", key, why));
   }
   for (const std::string& sentence : doubtful_settings(model.attention, model.layers))
     display.show("warning: " + sentence);
+  if (config.training.warmup > 0 && config.training.warmup >= config.training.steps)
+    display.show(
+        fmt::format("warning: training.warmup = {} lasts for all {} updates, so that the learning rate never "
+                    "falls; a tenth of "
+                    "training.steps is usual",
+                    config.training.warmup, config.training.steps));
 }
 
 /// How a series is read, which its file does not say.

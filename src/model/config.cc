@@ -130,6 +130,16 @@ bool has_fixed_states(const ModelConfig& config) {
                              [](Family family) { return entry_of(family).fixed_state; });
 }
 
+std::string without_effect(const ModelConfig& config, std::string_view key) {
+  if (key == "model.mixtures" && config.head != OutputDistribution::logistics)
+    return "without model.head = logistics";
+  if (key == "model.value_head" && config.target_count() == 0)
+    return "on a model that predicts no real numbers";
+  if (key == "model.head" && (config.field_sizes().empty() || config.classifies()))
+    return "on a model that predicts no tokens";
+  return {};
+}
+
 void check_one_token(const char* operation, const ModelConfig& config) {
   if (config.has_encoder())
     fail<UsageError>(operation,

@@ -5,6 +5,10 @@
 
 namespace linnet {
 
+/// Without which other setting a key of model.* changes nothing, where the model lacks it, to be said behind
+/// "has no effect"; empty where it has one.
+std::string without_effect(const ModelConfig& config, std::string_view key);
+
 /// The sequences that the model's attention meets.
 SequenceConfig sequence_of(const ModelConfig& config);
 

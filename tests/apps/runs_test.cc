@@ -222,6 +222,12 @@ TEST_F(Runs, SayWhereTheirBestModelIsUnlessItIsTheLast) {
   EXPECT_THAT(worse.err, HasSubstr(fmt::format("best {:.4f} bits/token at step {}: {}",
                                                best["validation_bits"].get<double>(), best["step"].get<int>(),
                                                path("worse/best"))));
+  EXPECT_THAT(succeed({"evaluate", path("worse")}).err,
+              HasSubstr(fmt::format("that of step {} {:.4f}: its model is {}", best["step"].get<int>(),
+                                    best["validation_bits"].get<double>(), path("worse/best"))));
+  EXPECT_THAT(succeed({"evaluate", path("worse/best")}).err, Not(HasSubstr("its model is")));
+  write_file_atomically(path("worse/metrics.jsonl"), "no metrics");
+  EXPECT_THAT(succeed({"evaluate", path("worse")}).err, Not(HasSubstr("its model is")));
   EXPECT_THAT(succeed(training("better")).err, Not(HasSubstr("best")));
 }
 
@@ -290,6 +296,13 @@ TEST_F(Runs, TableShowsWhatBecameOfThem) {
   EXPECT_TRUE(stopped["best_validation_bits"].is_null());
   EXPECT_EQ(deep["name"], "studies/deep/running");
   EXPECT_EQ(deep["state"], "running");
+  // The run that was stopped before any evaluation is the first by its name.
+  const Json sorted = json_of(succeed({"runs", folder_.path().string(), "--best-first", "--json"}));
+  EXPECT_TRUE(sorted[2]["best_validation_bits"].is_null());
+  EXPECT_LE(sorted[0]["best_validation_bits"], finished["best_validation_bits"]);
+  const Json repeated =
+      json_of(succeed({"runs", folder_.path().string(), "--seeds", "--best-first", "--json"}));
+  EXPECT_TRUE(repeated.back()["best_validation_bits"]["mean"].is_null());
   EXPECT_EQ(lines_of(table).size(), 4u) << table;
   EXPECT_THAT(table, HasSubstr("6/6"));
   // A run alone, one that was killed, one that cannot be read, and none.
@@ -591,6 +604,11 @@ TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
       testing::AllOf(HasSubstr("warning: training.final_rate has no effect without training.schedule"),
                      HasSubstr("training.step_at has no"), HasSubstr("training.truncate has no"),
                      Not(HasSubstr("training.warmup has"))));
+  EXPECT_THAT(err("e", {"model.mixtures=3", "model.value_head=student-t", "training.warmup=1"}),
+              testing::AllOf(HasSubstr("model.mixtures has no effect without model.head = logistics"),
+                             HasSubstr("model.value_head has no effect on a model that predicts no real"),
+                             HasSubstr("training.warmup = 1 lasts for all 1 updates")));
+  EXPECT_THAT(err("f", {"training.steps=11", "training.warmup=10"}), Not(HasSubstr("training.warmup")));
   EXPECT_THAT(err("c", {"attention.family=linear", "attention.feature_map=identity"}),
               HasSubstr("warning: attention.feature_map = identity has negative features"));
 }

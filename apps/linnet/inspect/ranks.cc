@@ -157,9 +157,10 @@ void RanksOptions::print(const std::string& name, const RunConfig& config, bool 
   if (sequence_ranks > 1)
     fmt::print("sequences divided among {} ranks: states of {}, their gradients {}\n", sequence_ranks,
                bytes_text(sizes.states), bytes_text(sizes.state_gradients));
-  fmt::print("one rank: {:.0f} tokens/s, {}; a pass {:.3g} s forward, {:.3g} s backward; update {:.3g} s\n",
-             alone.tokens_per_second(), origin_of(times, config, context.threads()), times.pass.forward,
-             times.pass.backward, times.pass.update);
+  fmt::print(
+      "one rank: {:.0f} tokens/s, {}; a pass {:.3g} s forward, {:.3g} s backward; optimiser {:.3g} s\n",
+      alone.tokens_per_second(), origin_of(times, config, context.threads()), times.pass.forward,
+      times.pass.backward, times.pass.update);
   fmt::print("What training would take, computed and not measured, with {:.4g} µs a message:\n\n", latency);
   print_as_table(rows);
   if (most_passes > config.training.accumulate)
