@@ -38,7 +38,7 @@ TEST(Tokenizer, ThatLosesLineEndsIsWarnedOf) {
   };
   EXPECT_THAT(said_of((folder / "lost.model").string()),
               HasSubstr("warning: the tokenizer of data.tokenizer loses line ends"));
-  EXPECT_THAT(said_of(kept), Not(HasSubstr("warning")));
+  EXPECT_THAT(said_of(kept), Not(HasSubstr("tokenizer")));
 }
 
 }  // namespace
