@@ -80,7 +80,6 @@ linnet_status c_failed(linnet_status status, const char* sentence) noexcept {
 using linnet::elements;
 using linnet::given;
 using linnet::guarded;
-using linnet::guarded_value;
 using linnet::rows;
 
 const char* linnet_error(void) { return linnet::error; }
