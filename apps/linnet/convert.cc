@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "io/file.h"
 #include "linnet/model.h"
+#include "metrics_file.h"
 #include "model/files.h"
 #include "run_record.h"
 
@@ -34,6 +35,7 @@ void run(const Arguments& arguments) {
     fail<UsageError>("convert", "expected --out to be a new or empty folder, got {}, which holds something",
                      out.string());
   const auto before = Model::load(arguments.model);
+  note_better_evaluation(arguments.model);
   std::vector<std::string> settings;
   if (!arguments.weights.empty()) settings.push_back("model.weights=" + arguments.weights);
   if (!arguments.cache.empty()) settings.push_back("attention.cache=" + arguments.cache);

@@ -18,6 +18,7 @@
 #include "data_doubts.h"
 #include "io/file.h"
 #include "linnet/version.h"
+#include "metrics_file.h"
 #include "model/config.h"
 #include "pictures.h"
 #include "rank_threads.h"
@@ -333,6 +334,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
     show_columns(*data.training, display);
   };
   const bool begins = !resume || !Checkpoints(folder).any();
+  if (first && begins && !record.initial.empty()) note_better_evaluation(record.initial);
   const std::shared_ptr<const Model> initial =
       begins ? initial_model(record, *data.training, display) : nullptr;
   warn_of_settings(arguments.settings, config, display);

@@ -145,15 +145,16 @@ struct ExampleArrays {
   std::shared_ptr<const void> owner = {};         ///< kept as long as the dataset, for memory that it owns
 };
 
-/// A dataset of examples in memory, whose statistics are those of its steps that are no padding (of windows
-/// over one sequence, once each). Throws UsageError for arrays that do not fit each other, no examples,
-/// tokens and labels outside of their ranges, infinities, and columns of NaN alone.
+/// A dataset of examples in memory. Its statistics are those of the steps that are no padding; without
+/// `lengths`, steps of windows that begin one step after each other count once. Throws UsageError for arrays
+/// that do not fit each other, no examples, tokens and labels outside of their ranges, examples of which no
+/// step counts, infinities, and columns of NaN alone.
 LINNET_API std::shared_ptr<const Dataset> make_dataset(ExampleArrays arrays);
 
 /// The examples of a dataset of tokens, which are shorter than its length, with several whole ones in each.
 /// An example takes them in the order of decreasing length, each into the fullest example that has space for
 /// it (best fit decreasing; Johnson, "Near-optimal bin packing algorithms", 1973). Throws UsageError for no
-/// dataset, and for data with real numbers or sources.
+/// dataset, and for data with real numbers or sources, or that are packed already.
 LINNET_API std::unique_ptr<Dataset> pack_examples(std::shared_ptr<const Dataset> dataset);
 
 /// The examples of these indices, in this order; an index may occur several times. Everything else is that of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -439,18 +439,23 @@ def _size_of(name, size):
 
 def _sizes_of(vocabulary, tokens):
     """The numbers of values of the fields; empty where the arrays decide."""
-    if vocabulary is None or tokens is None:
+    if vocabulary is None:
         return []
+    if tokens is None:
+        raise _core.UsageError("[dataset] expected no vocabulary without tokens, got one")
     if isinstance(vocabulary, (list, tuple)):
         return [_size_of("vocabulary", size) for size in vocabulary]
     return [_size_of("vocabulary", vocabulary)] * (tokens.shape[2] if tokens.ndim == 3 else 1)
 
 
 def _names_of(name, names):
-    """Texts."""
-    if isinstance(names, str) or not all(isinstance(each, str) for each in names):
+    """Texts that are UTF-8."""
+    texts = list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else [None]
+    if not all(isinstance(text, str) for text in texts):
         raise _core.ArgumentTypeError(f"[dataset] expected {name} as a sequence of texts, got {names!r}")
-    return list(names)
+    for text in texts:
+        bytes_of("dataset", text)
+    return texts
 
 
 def _from_arrays(

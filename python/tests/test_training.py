@@ -211,6 +211,13 @@ def test_inputs_have_outputs_at_the_same_step():
     assert len(linnet.Dataset.windows(values=long, value_targets=long * 2, length=24)) == 77
     with pytest.raises(linnet.UsageError, match="same-step"):
         linnet.train(tiny(training__steps=1, model__vocabulary=0), data)
+    # Numbers from tokens.
+    tokens = counting(60, 24, 11)
+    data = linnet.Dataset(tokens, value_targets=np.sqrt(tokens)[:, :, None])
+    model = linnet.train(tiny(training__steps=200, model__objective="same-step"), data).model
+    assert linnet.evaluate(model, data)["squared_error"] < 0.05
+    with pytest.raises(linnet.UsageError, match="real numbers"):
+        data.packed()
     # Two of three numbers, from the steps before.
     numbers = np.random.default_rng(9).normal(size=(40, 24, 3))
     some = linnet.Dataset(values=numbers, value_targets=numbers[:, :, :2], paired=False)
@@ -248,8 +255,18 @@ def test_labels_have_names_and_short_examples_are_packed():
         linnet.Dataset(tokens, np.arange(40) % 2, classes=2, class_names=["a", "b", "c"])
     with pytest.raises(linnet.ArgumentTypeError, match="sequence of texts"):
         linnet.Dataset(tokens, np.arange(40) % 2, class_names="ab")
+    assert linnet.Dataset(tokens, np.arange(40) % 2, class_names=map(str, "ab")).class_names == ("a", "b")
+    for wrong in (5, [b"a", b"b"], None):
+        with pytest.raises(linnet.ArgumentTypeError, match="sequence of texts"):
+            linnet.Dataset(tokens, np.arange(40) % 2, class_names=wrong)
+    with pytest.raises(linnet.UsageError, match="surrogate"):
+        linnet.Dataset(tokens, np.arange(40) % 2, class_names=["a", "\ud800"])
     with pytest.raises(linnet.ArgumentTypeError, match="of bool"):
         linnet.Dataset(tokens, counted=tokens)
+    with pytest.raises(linnet.UsageError, match="counts in each example, got none in example 0"):
+        linnet.Dataset(tokens, counted=tokens < 0)
+    with pytest.raises(linnet.UsageError, match="no vocabulary without tokens"):
+        linnet.Dataset(values=np.zeros((2, 3, 1)), vocabulary=4)
 
 
 def test_one_part_of_files_is_opened_alone(tmp_path):

@@ -28,9 +28,9 @@ std::span<T> numbers_of_steps(const char* operation, const char* what, T* pointe
   if (batch < 1 || length < 1)
     fail<UsageError>(operation, "expected at least 1 sequence of at least 1 step, got {} of {}", batch,
                      length);
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  if (batch > most || length > most)
-    fail<UsageError>(operation, "expected at most {} sequences and steps, got {} of {}", most, batch, length);
+  constexpr int64_t most = int64_t{1} << 40;  // whose products with other sizes fit 64 bits
+  if (batch > most / length)
+    fail<UsageError>(operation, "expected at most {} steps, got {} · {}", most, batch, length);
   return rows(operation, what, pointer, static_cast<size_t>(batch * length), static_cast<size_t>(each));
 }
 
@@ -44,7 +44,8 @@ Steps steps_of(const char* operation, const ModelConfig& config, const int32_t* 
           .key_lengths = {key_lengths, key_lengths == nullptr ? 0 : static_cast<size_t>(batch)}};
 }
 
-/// Where the results go. Throws UsageError where the caller has memory for another number than `needed`.
+/// Where the results go. Throws UsageError where the caller has memory for another number than `needed`,
+/// which is 0 for a model that refuses the call itself.
 std::span<float> results(const char* operation, const char* what, float* memory, size_t count,
                          size_t needed) {
   if (count != needed) fail<UsageError>(operation, "expected memory for {} {}, got {}", needed, what, count);
@@ -127,6 +128,8 @@ const char* linnet_model_config(const linnet_model* model) {
 const char* linnet_model_class_name(const linnet_model* model, int64_t label) {
   return linnet::text_or_null([&]() -> const char* {
     const linnet::Model& own = *given("class name", "a model", model).model;
+    if (own.config().classes == 0)
+      linnet::fail<linnet::UsageError>("class name", "expected a model with labels, got one without");
     if (label < 0 || label >= own.config().classes)
       linnet::fail<linnet::UsageError>("class name", "expected a label in 0 … {}, got {}",
                                        own.config().classes - 1, label);

@@ -116,6 +116,7 @@ class ArrayDataset final : public PictureDataset {
   explicit ArrayDataset(ExampleArrays arrays) : arrays_(std::move(arrays)) {
     take_shapes();
     check_each("lengths", arrays_.lengths, size_, 1, length_);
+    check_counted();
     take_tokens();
     take_values();
     take_source();
@@ -210,12 +211,27 @@ class ArrayDataset final : public PictureDataset {
       check_leading("counted", arrays.counted, size_, length_);
       const std::int64_t fields = arrays.tokens.rank() > 0 ? arrays.tokens.extent(2) : 1;
       if (arrays.counted.extent(2) != 1 && arrays.counted.extent(2) != fields)
-        fail<UsageError>(operation, "expected counted of 1 or {} fields, got {}", fields,
-                         arrays.counted.extent(2));
+        fail<UsageError>(operation, "expected counted of whole steps or of {} field{}, got {}", fields,
+                         fields == 1 ? "" : "s", arrays.counted.extent(2));
     }
     if (arrays.value_targets.rank() > 0) {
       check_shape("value_targets [examples, steps, targets]", arrays.value_targets, 3, 3);
       check_leading("value_targets", arrays.value_targets, size_, length_);
+    }
+  }
+
+  /// Training takes a few examples at a time, in any order: something has to count in each.
+  void check_counted() const {
+    if (arrays_.counted.empty()) return;
+    const std::int64_t each = arrays_.counted.extent(2);
+    for (std::int64_t i = 0; i < size_; ++i) {
+      bool counts = false;
+      for (std::int64_t t = 0; t < steps(i) && !counts; ++t) {
+        const std::uint8_t* step = arrays_.counted.at(i, t);
+        counts = std::any_of(step, step + each, [](std::uint8_t one) { return one != 0; });
+      }
+      if (!counts)
+        fail<UsageError>(operation, "expected a step that counts in each example, got none in example {}", i);
     }
   }
 
@@ -282,10 +298,12 @@ class ArrayDataset final : public PictureDataset {
   void take_labels() {
     const std::vector<std::int64_t>& labels = arrays_.labels;
     std::int64_t& classes = arrays_.classes;
-    if (classes < 0) fail<UsageError>(operation, "expected classes of at least 0, got {}", classes);
+    constexpr std::int64_t most = std::int64_t{1} << 20;  // that a model has
+    if (classes < 0 || classes > most)
+      fail<UsageError>(operation, "expected classes in 0 … {}, got {}", most, classes);
     if (classes == 0) classes = std::ssize(arrays_.class_names);
+    check_each("labels", labels, size_, 0, (classes == 0 ? most : classes) - 1);
     if (classes == 0 && !labels.empty()) classes = *std::ranges::max_element(labels) + 1;
-    check_each("labels", labels, size_, 0, classes - 1);
     if (!arrays_.class_names.empty() && std::ssize(arrays_.class_names) != classes)
       fail<UsageError>(operation, "expected names of {} classes, got {}", classes,
                        arrays_.class_names.size());

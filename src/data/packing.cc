@@ -17,10 +17,6 @@ namespace {
 class PackedDataset final : public Dataset {
  public:
   explicit PackedDataset(std::shared_ptr<const Dataset> singles) : singles_(std::move(singles)) {
-    if (singles_->source_length() > 0)
-      fail<UsageError>("data",
-                       "expected data.packing = false with data.source_length, whose sources belong to one "
-                       "target each, got true");
     std::vector<std::int64_t> order(static_cast<std::size_t>(singles_->size()));
     std::iota(order.begin(), order.end(), 0);
     for (const std::int64_t index : order) steps_.push_back(singles_->steps(index));
@@ -100,9 +96,13 @@ class PackedDataset final : public Dataset {
 std::unique_ptr<Dataset> pack_examples(std::shared_ptr<const Dataset> dataset) {
   if (dataset == nullptr) fail<UsageError>("data", "expected a dataset to pack, got none");
   if (dataset->packed()) fail<UsageError>("data", "expected one sequence per example to pack, got several");
-  if (dataset->columns() > 0 || dataset->vocabulary() == 0)
+  if (dataset->columns() > 0 || dataset->target_columns() > 0 || dataset->vocabulary() == 0)
     fail<UsageError>("data", "expected sequences of tokens to pack, got steps of {} real numbers",
-                     dataset->columns());
+                     std::max(dataset->columns(), dataset->target_columns()));
+  if (dataset->source_length() > 0)
+    fail<UsageError>("data",
+                     "expected examples without sources to pack (data.packing = false with "
+                     "data.source_length), got examples with a source each");
   return std::make_unique<PackedDataset>(std::move(dataset));
 }
 

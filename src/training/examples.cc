@@ -227,7 +227,7 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
     before = sequence.end;
     check_label(config, sequence.label, index);
   }
-  if (columns > 0) {
+  if (columns > 0 || dataset.target_columns() > 0) {
     const std::span<float> value_targets = part(value_targets_, dataset.target_columns());
     dataset.read_values(index, values, value_targets);
     check_numbers(values, columns, index);
@@ -295,7 +295,7 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
 Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig& config, std::int64_t count,
                      const Index& index, const Masks& masks) {
   const std::int64_t length = config.length, fields = std::ssize(config.field_sizes());
-  const std::int64_t values = config.columns > 0 ? config.columns + dataset.target_columns() : 0;
+  const std::int64_t values = config.columns + dataset.target_columns();
   const double steps = static_cast<double>(count) * static_cast<double>(length);
   // Later batches of the same size take the same memory.
   if (static_cast<double>(inputs_.capacity() + values_.capacity()) <
@@ -308,7 +308,7 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   resize(inputs_, config.input_fields());
   resize(targets_, fields);
   resize(values_, config.columns);
-  resize(value_targets_, config.columns > 0 ? dataset.target_columns() : 0);
+  resize(value_targets_, dataset.target_columns());
   key_lengths_.resize(static_cast<std::size_t>(count));
   labels_.resize(static_cast<std::size_t>(config.classifies() ? count : 0));
   resize(positions_, dataset.packed() ? 1 : 0);

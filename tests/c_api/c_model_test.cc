@@ -98,7 +98,7 @@ TEST_F(CModel, ClassifiesTokensAndNumbers) {
       "at least 1 sequence");
   expect_refused(linnet_model_classify(model_, 1, tokens.data(), values.data(), std::int64_t{1} << 62,
                                        std::int64_t{1} << 62, nullptr, found.data(), 6),
-                 "at most 2147483647 sequences and steps");
+                 "at most 1099511627776 steps");
   expect_refused(linnet_model_classify(nullptr, 1, tokens.data(), nullptr, 2, 4, nullptr, found.data(), 6),
                  "expected a model");
 }
@@ -135,7 +135,12 @@ TEST_F(CModel, PredictsNumbers) {
       linnet_model_hidden(model_, 1, tokens.data(), values.data(), 1, 3, nullptr, hidden.data(), 17),
       "memory for 18 numbers of rows, got 17");
   expect_refused(linnet_model_classify(model_, 1, tokens.data(), values.data(), 1, 3, nullptr, nullptr, 0),
-                 "[classify]");
+                 "[classify] expected a classifier");
+  expect_refused(linnet_model_hidden(model_, 1, tokens.data(), values.data(), std::int64_t{1} << 30,
+                                     std::int64_t{1} << 30, nullptr, hidden.data(), 0),
+                 "at most 1099511627776 steps");
+  EXPECT_EQ(linnet_model_class_name(model_, 0), nullptr);
+  EXPECT_THAT(linnet_error(), HasSubstr("expected a model with labels"));
 }
 
 TEST_F(CModel, HiddenRowsOfTokensAndFields) {

@@ -133,8 +133,9 @@ TEST(ExampleArrays, AreWindowsOverOneSequence) {
   EXPECT_EQ(data->vocabulary(), 50);
   EXPECT_EQ(read(*data, 44).tokens, (Tokens{44, 45, 46, 47, 48, 49}));
   expect_same(read(*data, 3).values, {6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17});
-  // Of the sequence, where every step counts once.
+  // Of the sequence, where every step counts once: with those of the windows the deviation is 26.2.
   EXPECT_EQ(data->column_statistics().mean, (std::vector<double>{49, 50}));
+  EXPECT_NEAR(data->column_statistics().deviation[0], std::sqrt(4 * (50 * 50 - 1) / 12.0), 1e-9);
 }
 
 TEST(ExampleArrays, KeepTheirOwner) {
@@ -175,10 +176,11 @@ TEST(ExampleArrays, ThatDoNotFitAreRefused) {
   refused({.tokens = two, .fields = {-1}}, "at least 0, got -1");
   refused({.tokens = two, .lengths = {3}}, "lengths for 2 examples, got 1");
   refused({.tokens = two, .lengths = {3, 4}}, "lengths in 1 … 3, got 4");
-  refused({.tokens = two, .labels = {0, -1}}, "labels in 0 … 0, got -1");
+  refused({.tokens = two, .labels = {0, -1}}, "labels in 0 … 1048575, got -1");
+  refused({.tokens = two, .labels = {0, std::numeric_limits<std::int64_t>::max()}}, "labels in 0 … 1048575");
   refused({.tokens = two, .labels = {0, 2}, .class_names = {"a", "b"}}, "labels in 0 … 1, got 2");
   refused({.tokens = two, .labels = {0, 1}, .classes = 2, .class_names = {"a"}}, "names of 2 classes, got 1");
-  refused({.tokens = two, .classes = -1}, "classes of at least 0");
+  refused({.tokens = two, .classes = -1}, "classes in 0 … 1048576, got -1");
   refused({.tokens = two, .values = {values.data(), {3, 2, 1}}}, "values of 2 examples and 3 steps");
   refused({.values = {infinite.data(), {2, 3, 1}}}, "finite values or NaN, got infinity");
   refused({.values = {unknown.data(), {1, 3, 2}}}, "every column of the values, got NaN alone");
@@ -192,7 +194,10 @@ TEST(ExampleArrays, ThatDoNotFitAreRefused) {
   refused({.tokens = two, .image = {1, 1, 2}}, "got 1 × 1 × 2");
   refused({.tokens = two, .counted = {counted.data(), {2, 2}}}, "counted of 2 examples and 3 steps");
   refused({.tokens = {tokens.data(), {1, 1, 6}}, .counted = {counted.data(), {1, 1, 2}}},
-          "counted of 1 or 6 fields");
+          "counted of whole steps or of 6 fields, got 2");
+  const std::vector<std::uint8_t> one_alone = {1, 0, 0, 0, 0, 1};
+  refused({.tokens = two, .lengths = {3, 2}, .counted = {one_alone.data(), {2, 3}}},
+          "a step that counts in each example, got none in example 1");
   refused({.tokens = two, .source = {tokens.data(), {3, 2}}}, "a source for each of 2 examples, got 3");
   refused({.tokens = two, .source = {tokens.data(), {2, 3}}, .source_vocabulary = 5},
           "tokens of a source in 0 … 4");
@@ -202,6 +207,13 @@ TEST(ExampleArrays, ThatDoNotFitAreRefused) {
   EXPECT_THAT(error_of<UsageError>([] { pack_examples(nullptr); }), HasSubstr("got none"));
   EXPECT_THAT(error_of<UsageError>([&] { pack_examples(make_dataset({.values = numbers})); }),
               HasSubstr("1 real numbers"));
+  EXPECT_THAT(
+      error_of<UsageError>([&] { pack_examples(make_dataset({.tokens = two, .value_targets = numbers})); }),
+      HasSubstr("1 real numbers"));
+  EXPECT_THAT(error_of<UsageError>([&] { pack_examples(make_dataset({.tokens = two, .source = two})); }),
+              HasSubstr("without sources to pack"));
+  EXPECT_THAT(error_of<UsageError>([&] { pack_examples(pack_examples(make_dataset({.tokens = two}))); }),
+              HasSubstr("one sequence per example"));
 }
 
 }  // namespace
