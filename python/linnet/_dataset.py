@@ -424,7 +424,10 @@ def _truths_of(name, array):
 
 def _whole_numbers_of(name, array):
     """int64 [examples]."""
-    return integers_of("dataset", name, array, np.int64).reshape(-1)
+    numbers = integers_of("dataset", name, array, np.int64).reshape(-1)
+    if numbers.size == 0:
+        raise _core.UsageError(f"[dataset] expected {name} for each example, got none")
+    return numbers
 
 
 def _size_of(name, size):

@@ -265,6 +265,8 @@ def test_labels_have_names_and_short_examples_are_packed():
         linnet.Dataset(tokens, counted=tokens)
     with pytest.raises(linnet.UsageError, match="counts in each example, got none in example 0"):
         linnet.Dataset(tokens, counted=tokens < 0)
+    with pytest.raises(linnet.UsageError, match="labels for each example, got none"):
+        linnet.Dataset(tokens, [])
     with pytest.raises(linnet.UsageError, match="no vocabulary without tokens"):
         linnet.Dataset(values=np.zeros((2, 3, 1)), vocabulary=4)
 
