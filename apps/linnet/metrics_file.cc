@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/fail.h"
@@ -41,13 +42,10 @@ namespace {
 
 /// Of the last evaluation in the last lines of a file of metrics, which may be long.
 std::optional<double> last_validation_bits(const std::filesystem::path& path) {
-  constexpr std::streamoff most = 1 << 18;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) return {};
-  const std::streamoff size = file.tellg(), read = std::min(size, most);
-  std::string text(static_cast<std::size_t>(read), '\0');
-  file.seekg(size - read);
-  if (!file.read(text.data(), read)) return {};
+  constexpr std::uint64_t most = 1 << 18;
+  const InputFile file(path);
+  std::string text(static_cast<std::size_t>(std::min(file.size(), most)), '\0');
+  file.read(file.size() - text.size(), std::as_writable_bytes(std::span(text)));
   const std::size_t at = text.rfind("\"validation_bits\"");
   if (at == std::string::npos) return {};
   const std::size_t begin = text.rfind('\n', at) + 1,

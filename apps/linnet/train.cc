@@ -250,11 +250,10 @@ void warn_of_settings(const std::vector<std::string>& settings, const RunConfig&
   }
   for (const std::string& sentence : doubtful_settings(model.attention, model.layers))
     display.show("warning: " + sentence);
-  if (config.training.warmup > 0 && config.training.warmup >= config.training.steps)
+  if (config.training.warmup >= config.training.steps)
     display.show(
         fmt::format("warning: training.warmup = {} lasts for all {} updates, so that the learning rate never "
-                    "falls; a tenth of "
-                    "training.steps is usual",
+                    "falls; a tenth of training.steps is usual",
                     config.training.warmup, config.training.steps));
 }
 

@@ -170,8 +170,7 @@ LINNET_API linnet_status linnet_model_score_with_source(const linnet_model* mode
  * below, which have no text. *count (of linnet_model_decode *bytes) receives the number of tokens (bytes),
  * which are written where `capacity` holds them; the buffer may be NULL with capacity 0 to ask for it, which
  * costs as much. A capacity above 0 that is too small is LINNET_USAGE, and the number is there. A text has no
- * 0 at its end. Bytes of a character that is not whole become U+FFFD, where tokens are not bytes themselves.
- */
+ * 0 at its end. Bytes of a character that is not whole become U+FFFD, unless tokens are bytes. */
 LINNET_API linnet_status linnet_model_encode(const linnet_model* model, const char* text, size_t bytes,
                                              int32_t* tokens, size_t capacity, size_t* count);
 LINNET_API linnet_status linnet_model_decode(const linnet_model* model, const int32_t* tokens, size_t count,
@@ -210,9 +209,8 @@ typedef struct {
                        default: 0 */
   int32_t cache;    /* 0 computes every token from the whole sequence again, for models of one token per step
                        without an encoder; default: 1 */
-  int32_t
-      threads; /* of the session, the caller's included, at most 1024; 1 for callers with a deadline; 0,
-                  the default: one per processor. Where the system refuses a thread, no session is made. */
+  int32_t threads;  /* of the session, the caller's included, at most 1024; 1 for callers with a deadline; 0,
+                       the default, is one per processor. No session is made where a thread is refused. */
 } linnet_session_options;
 
 LINNET_API linnet_status linnet_session_options_init(linnet_session_options* options, size_t size);

@@ -400,18 +400,19 @@ class Dataset:
         return self._core.source_vocabulary
 
 
+def _holds(array, dtype):
+    """Whether it is an array of NumPy of that type. Such arrays are not copied where their last axis is contiguous, windows among them."""
+    return isinstance(array, np.ndarray) and not isinstance(array, np.ma.MaskedArray) and array.dtype == dtype
+
+
 def _tokens_of(name, array):
-    """int32 with a contiguous last axis. Arrays of NumPy that are so, windows among them, are not copied."""
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray) or array.dtype != np.int32:
-        array = integers_of("dataset", name, array, np.int32)
-    return with_rows(array)
+    """int32 with a contiguous last axis."""
+    return with_rows(array if _holds(array, np.int32) else integers_of("dataset", name, array, np.int32))
 
 
 def _numbers_of(name, array):
-    """float32 with a contiguous last axis. Arrays of NumPy that are so, windows among them, are not copied."""
-    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray) or array.dtype != np.float32:
-        array = singles_of("dataset", name, array)
-    return with_rows(array)
+    """float32 with a contiguous last axis."""
+    return with_rows(array if _holds(array, np.float32) else singles_of("dataset", name, array))
 
 
 def _truths_of(name, array):

@@ -318,6 +318,17 @@ def test_frames_of_pandas(folder, model):
         assert found.model.column_names == ("wave", "level")
 
 
+def test_truth_values_of_pandas_are_numbers():
+    pandas = pytest.importorskip("pandas")
+    truths = [True, False] * 20
+    config = {"model": {**SIZES}, "data": {"kind": "series", "length": 8}, "training": {"steps": 2, "batch": 4}}
+    bits = linnet.train(config, pandas.DataFrame({"a": truths})).bits
+    np.testing.assert_array_equal(linnet.train(config, pandas.DataFrame({"a": pandas.array(truths, "boolean")})).bits, bits)
+    gap = pandas.DataFrame({"a": pandas.array([*truths[:-1], None], "boolean")})
+    with pytest.raises(linnet.Error, match='in column "a" of line 41'):
+        linnet.train(config, gap)
+
+
 def test_a_frame_is_predicted_by_its_names(folder, model):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(numbers()[:20], columns=["wave", "level"])

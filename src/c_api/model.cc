@@ -48,6 +48,7 @@ Steps steps_of(const char* operation, const ModelConfig& config, const int32_t* 
 /// which is 0 for a model that refuses the call itself.
 std::span<float> results(const char* operation, const char* what, float* memory, size_t count,
                          size_t needed) {
+  if (needed == 0) return {};
   if (count != needed) fail<UsageError>(operation, "expected memory for {} {}, got {}", needed, what, count);
   return elements(operation, what, memory, count);
 }

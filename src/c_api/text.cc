@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>

@@ -63,22 +63,13 @@ void losses_of_fields(Context& context, const Network& network, std::span<float>
   constexpr std::int64_t together = 256;
   const std::size_t fields = tokens.size() / static_cast<std::size_t>(rows.extent(0));
   Heads heads(network);
-  std::vector<std::int32_t> targets;
-  std::vector<float> losses;
   for (std::int64_t first = 0; first < rows.extent(0); first += together) {
     const std::int64_t count = std::min(together, rows.extent(0) - first);
     const std::size_t begin = static_cast<std::size_t>(first) * fields;
     const auto own = tokens.subspan(begin, static_cast<std::size_t>(count) * fields);
     heads.loss(context, rows.slice(0, first, first + count), {.batch = 1, .length = count, .targets = own},
                {}, nullptr);
-    targets.resize(static_cast<std::size_t>(count));
-    losses.resize(targets.size());
-    for (std::size_t f = 0; f < fields; ++f) {
-      for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = own[i * fields + f];
-      network.field_head(f).loss(context, losses, {}, f == 0 ? heads.parameters() : heads.field_parameters(f),
-                                 targets, 1);
-      for (std::size_t i = 0; i < targets.size(); ++i) nll[begin + i * fields + f] = losses[i];
-    }
+    for (std::size_t i = 0; i < own.size(); ++i) nll[begin + i] = heads.field_nll(i % fields)[i / fields];
   }
 }
 

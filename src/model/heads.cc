@@ -113,11 +113,17 @@ double Heads::token_loss(Context& context, View<const float> hidden, std::span<f
     for (std::int64_t i = 0; i < rows; ++i)
       targets[static_cast<std::size_t>(i)] = pass_.targets[static_cast<std::size_t>(i * fields + field)];
   };
-  targets_of(0);
-  network_.head().loss(context, nll, gradient(parameters_), parameters_, targets, factor_of(0, weight));
-  double sum = sum_of(nll);
-  part_nll_.resize(std::max(part_nll_.size(), static_cast<std::size_t>(rows)));
-  const std::span<float> part = std::span(part_nll_).first(static_cast<std::size_t>(rows));
+  field_nll_.resize(static_cast<std::size_t>(fields));
+  const auto loss_of = [&](std::int64_t field, const OutputHead& head, View<float> parameters) {
+    targets_of(field);
+    std::vector<float>& memory = weight == nullptr ? field_nll_[static_cast<std::size_t>(field)] : part_nll_;
+    memory.resize(std::max(memory.size(), nll.size()));
+    const std::span<float> part = std::span(memory).first(nll.size());
+    head.loss(context, part, gradient(parameters), parameters, targets, factor_of(field, weight));
+    for (std::size_t i = 0; i < nll.size(); ++i) nll[i] = field == 0 ? part[i] : nll[i] + part[i];
+    return sum_of(part);
+  };
+  double sum = loss_of(0, network_.head(), parameters_);
   const bool chained = network_.single_fields().empty();
   const View<float> chain = chained ? first_rows(chain_, rows, network_.config().width) : View<float>();
   if (chained) std::copy_n(hidden.data(), hidden.size(), chain.data());
@@ -131,10 +137,7 @@ double Heads::token_loss(Context& context, View<const float> hidden, std::span<f
                                           keeps_ ? &later.saved : nullptr);
     else
       head.forward(context, later.parameters, hidden);
-    targets_of(f);
-    head.loss(context, part, gradient(later.parameters), later.parameters, targets, factor_of(f, weight));
-    sum += sum_of(part);
-    for (std::size_t i = 0; i < nll.size(); ++i) nll[i] += part[i];
+    sum += loss_of(f, head, later.parameters);
   }
   return sum;
 }

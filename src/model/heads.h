@@ -74,6 +74,10 @@ class Heads {
   View<const float> parameters() const { return parameters_; }
   View<const float> value_parameters() const { return value_parameters_; }
   View<const float> field_parameters(std::size_t field) const { return later_[field - 1].parameters; }
+  /// Of several fields, −log p of the tokens of one in the last `loss` without weight, [rows].
+  std::span<const float> field_nll(std::size_t field) const {
+    return std::span(field_nll_[field]).first(static_cast<std::size_t>(pass_.rows()));
+  }
   /// The parts of the last loss, in nats: of all tokens, and of the real numbers.
   double token_nats() const { return token_nats_; }
   double value_nats() const { return value_nats_; }
@@ -103,6 +107,7 @@ class Heads {
   View<float> parameters_, value_parameters_, value_targets_;
   std::vector<Later> later_;
   std::vector<float> own_nll_, part_nll_;
+  std::vector<std::vector<float>> field_nll_;
   std::vector<std::int32_t> field_targets_;  ///< of one of several fields
 };
 

@@ -178,15 +178,12 @@ class FieldLosses {
   void add(Context& context, const Heads& heads, const Batch& batch, bool accuracy) {
     const std::size_t rows = batch.targets.size() / fields_;
     targets_.resize(rows);
-    losses_.resize(rows);
     for (std::size_t f = 0; f < fields_; ++f) {
       for (std::size_t i = 0; i < rows; ++i) targets_[i] = batch.targets[i * fields_ + f];
       const OutputHead& head = network_.field_head(f);
       const View<const float> parameters = f == 0 ? heads.parameters() : heads.field_parameters(f);
-      if (fields_ > 1) {
-        head.loss(context, losses_, {}, parameters, targets_, 1);
-        for (const float loss : losses_) tally_.add(nats_ + f, loss);
-      }
+      if (fields_ > 1)
+        for (const float loss : heads.field_nll(f)) tally_.add(nats_ + f, loss);
       tally_.count(counted_ + f,
                    std::ranges::count_if(targets_, [](std::int32_t target) { return target >= 0; }));
       if (!accuracy) continue;
@@ -222,7 +219,6 @@ class FieldLosses {
   Tally& tally_;
   std::size_t fields_, nats_, counted_, right_, exact_;
   std::vector<std::int32_t> targets_;
-  std::vector<float> losses_;
 };
 
 /// Which labels were given.

@@ -134,8 +134,9 @@ TEST_F(CModel, PredictsNumbers) {
   expect_refused(
       linnet_model_hidden(model_, 1, tokens.data(), values.data(), 1, 3, nullptr, hidden.data(), 17),
       "memory for 18 numbers of rows, got 17");
-  expect_refused(linnet_model_classify(model_, 1, tokens.data(), values.data(), 1, 3, nullptr, nullptr, 0),
-                 "[classify] expected a classifier");
+  expect_refused(
+      linnet_model_classify(model_, 1, tokens.data(), values.data(), 1, 3, nullptr, hidden.data(), 10),
+      "[classify] expected a classifier");
   expect_refused(linnet_model_hidden(model_, 1, tokens.data(), values.data(), std::int64_t{1} << 30,
                                      std::int64_t{1} << 30, nullptr, hidden.data(), 0),
                  "at most 1099511627776 steps");
