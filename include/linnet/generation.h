@@ -35,7 +35,7 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// Many streams of one model of tokens, each at its own position with its own seed. In a model of several
 /// fields every step of a stream has a token of each, and the spans of tokens below are [steps, fields] and
 /// [streams, fields]; each field is drawn given those before it. A stream's tokens do not depend on the
-/// streams beside it, but for the last bits of products with bf16 weights on matrix units (docs/numerics.md).
+/// streams beside it.
 /// One session is used by one thread at a time; it works with threads of its own. Every function throws
 /// UsageError for a stream that the session does not have.
 ///

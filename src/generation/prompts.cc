@@ -81,12 +81,11 @@ void take_prompts(Context& context, const Network& network, Transformer& layers,
                   RecurrentState& single, std::vector<Prompt> prompts,
                   FunctionReference<void(const Prompt&)> taken) {
   for (const Prompt& prompt : prompts) states.reserve(prompt.stream, prompt.position + prompt.steps());
-  const std::int64_t most = kernels::multiplies_rows_alone(network.config().weights) ? most_prompts : 1;
   while (!prompts.empty()) {
     const auto others =
         std::stable_partition(prompts.begin(), prompts.end(),
                               [first = prompts.front()](const Prompt& p) { return alike(p, first); });
-    const std::int64_t count = std::min(others - prompts.begin(), most);
+    const std::int64_t count = std::min<std::int64_t>(others - prompts.begin(), most_prompts);
     const auto group = std::span(prompts).first(static_cast<std::size_t>(count));
     RecurrentState several;
     if (count > 1) several = RecurrentState(network, count);

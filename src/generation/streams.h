@@ -66,13 +66,15 @@ inline void check_limit(const char* operation, std::int64_t stream, std::int64_t
 }
 
 /// Streams that one thread takes through all layers together where `count` are stepped of a model with
-/// weights of that type. The split may follow the number of threads: rows do not influence each other, but
-/// for the last bits of products with bf16 on matrix units.
+/// weights of that type. The split may follow the number of threads: rows do not influence each other.
 inline std::int64_t block_of(std::int64_t count, std::int64_t threads, WeightType weights) {
   constexpr std::int64_t most_block = 64;
   // Up to so many streams reading the weights takes longer than anything else: they stay together, and all
-  // threads share their products. Narrow weights are read sooner.
-  static const std::int64_t most_of_bf16 = kernels::multiplies_fast(WeightType::bf16) ? 4 : 8;
+  // threads share their products. Narrow weights are read sooner, but for those of bf16 beside matrix units,
+  // which multiply as fast as ever they come.
+  using kernels::multiplies_fast, kernels::multiplies_by_units;
+  static const std::int64_t most_of_bf16 =
+      multiplies_fast(WeightType::bf16) && !multiplies_by_units(WeightType::bf16) ? 4 : 8;
   const std::int64_t most_together = weights == WeightType::f32    ? 8
                                      : weights == WeightType::bf16 ? most_of_bf16
                                                                    : 2;

@@ -53,9 +53,7 @@ constexpr std::int64_t few_rows = 16;
 
 bool multiplies_fast(WeightType type) { return type != WeightType::bf16 || multiplies_groups(type); }
 
-bool multiplies_rows_alone(WeightType type) {
-  return type != WeightType::bf16 || !library_has_matrix_units();
-}
+bool multiplies_by_units(WeightType type) { return type != WeightType::f32 && has_matrix_units(); }
 
 struct PackedMatrix::Storage {
   float* panels() {
@@ -90,7 +88,7 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
   pack_panels(own, packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
   for (const bool with_bias : {false, true}) {
     for (const bool add : {false, true}) {
-      const LibraryProduct product{WeightType::f32, rows, inputs, outputs, with_bias, add};
+      const LibraryProduct product{rows, inputs, outputs, with_bias, add};
       if (!library_is_fast(product)) return false;
       Tensor ours = before.clone(), theirs = before.clone();
       Epilogue epilogue;
@@ -98,7 +96,8 @@ bool try_library(std::int64_t inputs, std::int64_t outputs) {
       if (add) epilogue.residual = ours.view<float>();
       multiply_panels(ours.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
                       layout.panels(), epilogue);
-      run_library(own, product, theirs.raw(), a.raw(), packed.raw(), bias.span<float>().data());
+      run_library(own, product, theirs.span<float>().data(), a.span<float>().data(),
+                  packed.span<float>().data(), bias.span<float>().data());
       if (std::memcmp(ours.raw(), theirs.raw(), ours.bytes()) != 0) return false;
     }
   }
@@ -136,8 +135,8 @@ void multiply_block(Context& own, View<float> c, View<const float> a, const Pack
       epilogue.activation == Activation::none && epilogue.slope.rank() == 0 && epilogue.factor.rank() == 0;
   const bool add = in_place && ends;
   float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
-  run_library(own, {WeightType::f32, rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add},
-              sums, a.data(), b.packed.data(), epilogue.bias.data());
+  run_library(own, {rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add}, sums, a.data(),
+              b.packed.as<float>(), epilogue.bias.data());
   epilogue.bias = {};
   if (add) epilogue.residual = {};
   if (epilogue.residual.data() != nullptr || !ends) finish_rows(c, sums, outputs, epilogue);

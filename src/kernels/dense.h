@@ -25,8 +25,8 @@ WeightType find_weight_type(const std::string& name);
 /// by that.
 bool multiplies_fast(WeightType type);
 
-/// Whether a row of a product with such weights depends on that row alone on this machine, as of `multiply`.
-bool multiplies_rows_alone(WeightType type);
+/// Whether it has matrix units (AMX) for products with such weights.
+bool multiplies_by_units(WeightType type);
 
 /// A matrix B [inputs, outputs] in the layout that the dense products want it in (oneDNN's own). Packed once
 /// for generation, after every update in training. Memory is taken by the first pack. Immutable but for
@@ -134,7 +134,7 @@ struct Epilogue {
 /// c [rows, outputs] = epilogue(a [rows, inputs] · B). Outer strides of a, c and residual are free. Where
 /// `reads_rounded`, a and c may be bf16, a dense: c rounded, a as products round it otherwise. 2 · rows ·
 /// inputs · outputs FLOPs. Row i of c depends on row i of a alone, bit for bit: not on the number of rows,
-/// their order or the threads (bf16 on matrix units: on the number of rows too, in the last bits of f32).
+/// their order or the threads.
 void multiply(Context& context, FloatView c, ConstFloatView a, const PackedMatrix& b,
               const Epilogue& epilogue = {});
 

@@ -125,11 +125,11 @@ void multiply_group_tile(GroupSum<type>*, const Rows&, std::int64_t, const std::
 
 #endif
 
-/// Multiplies tile by tile and calls fetch(begin, end, j, n) before each and then(sums, begin, end, j, n)
-/// after it: `sums` [end − begin, 64] are those of rows begin … end − 1 and columns j … j + n − 1.
-template <WeightType type, class Rows, class Fetch, class Then>
-HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Rows& rows, const Fetch& fetch,
-                                     const Then& then) {
+/// Multiplies tile by tile and calls destination.fetch(begin, end, j, n) before each and then(sums, begin,
+/// end, j, n) after it: `sums` [end − begin, 64] are those of rows begin … end − 1 and columns j … j + n − 1.
+template <WeightType type, class Rows, class Destination, class Then>
+HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Rows& rows,
+                                     const Destination& destination, const Then& then) {
   constexpr std::int64_t columns = NarrowLayout::columns;
   HWY_ALIGN GroupSum<type> sums[tile_rows * columns];
   const std::byte* panel = product.panels;
@@ -139,7 +139,7 @@ HWY_INLINE void multiply_group_tiles(const NarrowProduct& product, const Rows& r
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t begin = product.count * tile / tiles, end = product.count * (tile + 1) / tiles;
       const std::int64_t n = std::min(columns, product.outputs - j);
-      fetch(begin, end, j, n);
+      destination.fetch(begin, end, j, n);
       for_tile_rows(static_cast<int>(end - begin), [&](auto size) HWY_ATTR {
         constexpr int R = decltype(size)::value;
         const NextPanel next = tiles == 1 && product.count > 1

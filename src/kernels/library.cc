@@ -21,35 +21,6 @@ namespace linnet::kernels {
 namespace {
 
 using Dims = dnnl::memory::dims;
-using DataType = dnnl::memory::data_type;
-
-/// Of a, B and c.
-struct Types {
-  DataType a, b, c;
-};
-Types types_of(WeightType type) {
-  switch (type) {
-    case WeightType::f32:
-      return {DataType::f32, DataType::f32, DataType::f32};
-    case WeightType::bf16:
-      return {DataType::bf16, DataType::bf16, DataType::f32};
-    case WeightType::int8:
-      return {DataType::u8, DataType::s8, DataType::s32};
-  }
-  return {};
-}
-
-dnnl::cpu_isa least_isa(WeightType type) {
-  switch (type) {
-    case WeightType::f32:
-      return dnnl::cpu_isa::avx512_core;
-    case WeightType::bf16:
-      return dnnl::cpu_isa::avx512_core_bf16;
-    case WeightType::int8:
-      return dnnl::cpu_isa::avx512_core_vnni;
-  }
-  return {};
-}
 
 // What several threads share is never destroyed: one of them may still compute when the program ends.
 const dnnl::engine& cpu() {
@@ -69,16 +40,14 @@ class OneThread {
   int before_;
 };
 
-dnnl::memory::desc matrix(DataType type, std::int64_t rows, std::int64_t columns) {
-  return {Dims{rows, columns}, type, Dims{columns, 1}};
+constexpr auto f32 = dnnl::memory::data_type::f32;
+
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns) {
+  return {Dims{rows, columns}, f32, Dims{columns, 1}};
 }
 
 dnnl::memory::desc panels_of(const LibraryProduct& product) {
-  using Tag = dnnl::memory::format_tag;
-  const Tag tag = product.type == WeightType::f32    ? Tag::BA16a64b
-                  : product.type == WeightType::bf16 ? Tag::BA16a64b2a
-                                                     : Tag::BA16a64b4a;
-  return {Dims{product.inputs, product.outputs}, types_of(product.type).b, tag};
+  return {Dims{product.inputs, product.outputs}, f32, dnnl::memory::format_tag::BA16a64b};
 }
 
 dnnl::matmul::primitive_desc describe(const LibraryProduct& product) {
@@ -89,11 +58,10 @@ dnnl::matmul::primitive_desc describe(const LibraryProduct& product) {
     after.append_sum(1.0f);
     attributes.set_post_ops(after);
   }
-  const Types types = types_of(product.type);
-  const auto a = matrix(types.a, product.rows, product.inputs);
+  const auto a = matrix(product.rows, product.inputs);
   const auto b = panels_of(product);
-  const auto c = matrix(types.c, product.rows, product.outputs);
-  const auto bias = matrix(DataType::f32, 1, product.outputs);
+  const auto c = matrix(product.rows, product.outputs);
+  const auto bias = matrix(1, product.outputs);
 #if DNNL_VERSION_MAJOR >= 3
   if (product.bias) return {cpu(), a, b, bias, c, attributes};
   return {cpu(), a, b, c, attributes};
@@ -134,23 +102,23 @@ class Call {
  public:
   explicit Call(const LibraryProduct& product)
       : primitive_(&shared_primitive(product)),
-        a_(matrix(types_of(product.type).a, product.rows, product.inputs), cpu(), nullptr),
+        a_(matrix(product.rows, product.inputs), cpu(), nullptr),
         b_(panels_of(product), cpu(), nullptr),
-        c_(matrix(types_of(product.type).c, product.rows, product.outputs), cpu(), nullptr),
+        c_(matrix(product.rows, product.outputs), cpu(), nullptr),
         scratchpad_(primitive_->scratchpad, cpu(), nullptr) {
     arguments_ = {
         {DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}, {DNNL_ARG_SCRATCHPAD, scratchpad_}};
     if (product.bias) {
-      bias_ = dnnl::memory(matrix(DataType::f32, 1, product.outputs), cpu(), nullptr);
+      bias_ = dnnl::memory(matrix(1, product.outputs), cpu(), nullptr);
       arguments_.emplace(DNNL_ARG_BIAS, bias_);
     }
   }
 
-  void operator()(const dnnl::stream& stream, Context& own, void* c, const void* a, const void* panels,
+  void operator()(const dnnl::stream& stream, Context& own, float* c, const float* a, const float* panels,
                   const float* bias) {
     Workspace workspace(own);
-    a_.set_data_handle(const_cast<void*>(a));
-    b_.set_data_handle(const_cast<void*>(panels));
+    a_.set_data_handle(const_cast<float*>(a));
+    b_.set_data_handle(const_cast<float*>(panels));
     c_.set_data_handle(c);
     if (bias_) bias_.set_data_handle(const_cast<float*>(bias));
     scratchpad_.set_data_handle(
@@ -179,8 +147,8 @@ struct Calls {
 
 }  // namespace
 
-void run_library(Context& context, const LibraryProduct& product, void* c, const void* a, const void* panels,
-                 const float* bias) {
+void run_library(Context& context, const LibraryProduct& product, float* c, const float* a,
+                 const float* panels, const float* bias) {
   Calls& calls = context.impl().kept<Calls>();
   calls.call(product)(calls.stream, context, c, a, panels, bias);
 }
@@ -190,7 +158,7 @@ namespace {
 /// oneDNN's name of its kernel for the product; empty where it has none.
 std::string implementation(const LibraryProduct& product) {
   if (product.inputs == 0 || product.outputs == 0) return {};
-  if (dnnl::get_effective_cpu_isa() < least_isa(product.type)) return {};
+  if (dnnl::get_effective_cpu_isa() < dnnl::cpu_isa::avx512_core) return {};
   static std::mutex mutex;
   static auto& names = *new std::map<LibraryProduct, std::string>;
   const std::lock_guard lock(mutex);
@@ -206,11 +174,11 @@ std::string implementation(const LibraryProduct& product) {
 
 /// Whether vdpbf16ps is faster than two multiply-adds of f32. Intel's cores begin one in two cycles and four
 /// such multiply-adds meanwhile (measured on Emerald Rapids), AMD's as many of either. Beside matrix units
-/// few products use it.
+/// products hardly use it.
 bool multiplies_pairs_fast() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return !__builtin_cpu_is("intel") || library_has_matrix_units();
+  return !__builtin_cpu_is("intel") || has_matrix_units();
 #else
   return true;
 #endif
@@ -222,15 +190,13 @@ bool library_is_fast(const LibraryProduct& product) {
   return implementation(product).find("brg") != std::string::npos;
 }
 
-bool library_has_matrix_units(const LibraryProduct& product) {
-  return implementation(product).find("amx") != std::string::npos;
-}
-
-bool library_has_matrix_units() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
+// oneDNN asks the system for the right to use the units before it names them.
+bool has_matrix_units() { return dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_amx; }
 
 bool has_fast_instructions_for(WeightType type) {
-  if (type == WeightType::f32 || dnnl::get_effective_cpu_isa() < least_isa(type)) return false;
-  return type != WeightType::bf16 || multiplies_pairs_fast();
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  if (type == WeightType::bf16) return isa >= dnnl::cpu_isa::avx512_core_bf16 && multiplies_pairs_fast();
+  return type == WeightType::int8 && isa >= dnnl::cpu_isa::avx512_core_vnni;
 }
 
 void limit_library(LibraryLimit limit) {

@@ -16,6 +16,7 @@
 #include "kernels/epilogue-inl.h"
 #include "kernels/groups-inl.h"
 #include "kernels/lanes-inl.h"
+#include "kernels/units-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
@@ -205,30 +206,69 @@ void finish_and_narrow(const NarrowRows& to, std::int64_t rows, std::span<float>
 
 bool has_group_tiles() { return group_tiles; }
 
-/// Asks for the lines of `count` numbers that a tile will read or write, whose rows lie apart, while it is
-/// multiplied. The lambdas that call it have to be inlined: the compiler drops calls of what has no other
-/// effect.
-template <class T>
-HWY_INLINE void fetch_row(const T* row, std::int64_t count) {
-  constexpr std::int64_t line = 64;
-  const auto bytes = count * static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t at = 0; row != nullptr && at < bytes; at += line)
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(row) + at);
-}
+/// What a product writes and its epilogue reads and writes: tiles ask for their part of it, whose rows lie
+/// apart, before they need it.
+class Destination {
+ public:
+  template <class T>
+  explicit Destination(View<T> to) {
+    add(to.data(), to.stride(0));
+  }
+  template <class T>
+  Destination(View<T> to, const Epilogue& epilogue) : Destination(to) {
+    const Epilogue::Row row = epilogue.row(0, 0);
+    const Epilogue::Steps steps = epilogue.steps();
+    add(row.residual, steps.residual);
+    add(row.slope, steps.slope);
+    add(row.rounded_slope, steps.rounded_slope);
+    add(row.factor, steps.factor);
+    add(row.rounded_factor, steps.rounded_factor);
+  }
+
+  HWY_INLINE void fetch(std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) const {
+    constexpr std::int64_t line = 64;
+    for (const Area* area = areas_; area != last_; ++area) {
+      const std::byte* row = area->at + begin * area->stride + j * area->element;
+      for (std::int64_t i = begin; i < end; ++i, row += area->stride)
+        for (std::int64_t byte = 0; byte < n * area->element; byte += line) __builtin_prefetch(row + byte);
+    }
+  }
+
+ private:
+  template <class T>
+  void add(const T* at, std::int64_t stride) {
+    constexpr auto element = static_cast<std::int64_t>(sizeof(T));
+    if (at != nullptr) *last_++ = {reinterpret_cast<const std::byte*>(at), stride * element, element};
+  }
+
+  struct Area {
+    const std::byte* at;
+    std::int64_t stride, element;  ///< in bytes
+  };
+  Area areas_[4];  // an epilogue has at most one slope and one factor
+  Area* last_ = areas_;
+};
 
 GroupRows rows_of(const NarrowProduct& product) {
   assert(!product.columns);
   return {product.first_row(), product.row_bytes()};
 }
 
+/// By matrix units, or by `multiply_group_tiles`.
+template <WeightType type, class Rows, class Then>
+HWY_INLINE void multiply_tiles(const NarrowProduct& product, const Rows& rows, const Destination& destination,
+                               const Then& then) {
+  if (product.units)
+    multiply_unit_tiles<type>(product, destination, then);
+  else
+    multiply_group_tiles<type>(product, rows, destination, then);
+}
+
 template <WeightType type, class Rows>
 void take_sums(View<GroupSum<type>> to, bool add, const NarrowProduct& product, const Rows& rows) {
-  multiply_group_tiles<type>(
-      product, rows,
-      [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
-      __attribute__((always_inline)) {
-        for (std::int64_t i = begin; i < end; ++i) fetch_row(to.at(i, j), n);
-      },
+  const Destination destination(to);
+  multiply_tiles<type>(
+      product, rows, destination,
       [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
         for (std::int64_t i = begin; i < end; ++i, sums += NarrowLayout::columns) {
           GroupSum<type>* HWY_RESTRICT row = to.at(i, j);
@@ -251,21 +291,10 @@ void finish_tiles(View<T> to, const NarrowProduct& product, const CodeScales* we
                   const Epilogue& epilogue) {
   const FinishSums<T> run = finisher<type, T>(epilogue.activation);
   const Epilogue::Steps steps = epilogue.steps();
-  multiply_group_tiles<type>(
-      product, rows_of(product),
-      [&](std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR
-      __attribute__((always_inline)) {
-        Epilogue::Row row = epilogue.row(begin, j);
-        for (std::int64_t i = begin; i < end; ++i, row.advance(steps)) {
-          fetch_row(to.at(i, j), n);
-          fetch_row(row.residual, n);
-          fetch_row(row.slope, n);
-          fetch_row(row.rounded_slope, n);
-          fetch_row(row.factor, n);
-          fetch_row(row.rounded_factor, n);
-        }
-      },
-      [&](auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
+  const Destination destination(to, epilogue);
+  multiply_tiles<type>(
+      product, rows_of(product), destination,
+      [&](const auto* sums, std::int64_t begin, std::int64_t end, std::int64_t j, std::int64_t n) HWY_ATTR {
         const float* scales = type == WeightType::int8 ? product.rows.scales + begin : nullptr;
         const NarrowSums tile{type, sums, NarrowLayout::columns, scales, weights, first + j};
         run(to.at(begin, j), to.stride(0), end - begin, n, tile, 0, epilogue.row(begin, j), steps);

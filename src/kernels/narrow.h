@@ -68,6 +68,7 @@ struct NarrowProduct {
   const std::byte* panels = nullptr;
   std::int64_t outputs = 0;
   bool columns = false;  ///< whether the rows are columns of such a panel: sums of bf16 alone
+  bool units = false;    ///< whether matrix units multiply, which take at most 64 rows and no columns
 
   const std::byte* first_row() const { return static_cast<const std::byte*>(rows.rows); }
   std::int64_t row_bytes() const { return layout.inputs * layout.element(); }

@@ -39,7 +39,7 @@ NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, 
 NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
     : layout_(checked(layout)),
       groups_(multiplies_groups(layout.type)),
-      matrix_units_(library_has_matrix_units({layout.type, block_rows, layout.inputs, layout.outputs})) {
+      matrix_units_(groups_ && has_matrix_units()) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));
@@ -108,20 +108,27 @@ void NarrowMatrix::unpack_transposed(View<float> w) const {
 NarrowProduct NarrowMatrix::part(const NarrowRows& rows, std::int64_t count, std::int64_t first,
                                  std::int64_t last) const {
   const std::int64_t columns = NarrowLayout::columns;
-  return {layout_, rows, count, packed_.data() + first * layout_.panel_bytes(),
-          std::min(last * columns, layout_.outputs) - first * columns};
+  // Tiles of few rows are empty for the most part. Sums of codes are exact anyway; those of bf16 follow the
+  // order of one kind of instruction, whatever their rows' company.
+  constexpr std::int64_t least_rows_of_codes = 5;
+  const bool units = matrix_units_ && (layout_.type == WeightType::bf16 || count >= least_rows_of_codes);
+  return {layout_,
+          rows,
+          count,
+          packed_.data() + first * layout_.panel_bytes(),
+          std::min(last * columns, layout_.outputs) - first * columns,
+          false,
+          units};
 }
 
 NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& rows, std::int64_t count,
                                  std::int64_t first, std::int64_t last) const {
   const NarrowProduct product = part(rows, count, first, last);
   const Shape shape = {count, product.outputs};
-  if (takes_groups(count) && layout_.type == WeightType::bf16)
+  if (groups_ && layout_.type == WeightType::bf16)
     multiply_groups(View<float>(static_cast<float*>(sums), shape), false, product);
-  else if (takes_groups(count))
-    multiply_groups(View<std::int32_t>(static_cast<std::int32_t*>(sums), shape), false, product);
   else if (groups_)
-    run_library(own, {layout_.type, count, layout_.inputs, product.outputs}, sums, rows.rows, product.panels);
+    multiply_groups(View<std::int32_t>(static_cast<std::int32_t*>(sums), shape), false, product);
   else
     multiply_codes(own, static_cast<std::int32_t*>(sums), layout_,
                    static_cast<const std::uint8_t*>(rows.rows), count, product.panels, product.outputs);
@@ -131,7 +138,7 @@ NarrowSums NarrowMatrix::product(Context& own, void* sums, const NarrowRows& row
 void NarrowMatrix::multiply(Context& own, FloatView c, const NarrowRows& rows, std::int64_t first,
                             std::int64_t last, const Epilogue& epilogue) const {
   const std::int64_t count = c.extent(0), outputs = c.extent(1);
-  if (takes_groups(count))
+  if (groups_)
     return multiply_groups(c, part(rows, count, first, last), &scales_, first * NarrowLayout::columns,
                            epilogue);
   Workspace workspace(own);
@@ -151,7 +158,7 @@ void NarrowMatrix::multiply(Context& own, const NarrowRows& to, const NarrowRows
                     layout_.panels(), between);
   Workspace workspace(own);
   const View<float> hidden = workspace.take(count, layout_.outputs);
-  if (takes_groups(count)) {
+  if (groups_) {
     multiply(own, hidden, rows, 0, layout_.panels(), between);
     return narrow_rows(to, hidden);
   }

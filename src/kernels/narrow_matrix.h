@@ -8,8 +8,8 @@
 
 namespace linnet::kernels {
 
-/// A matrix of bf16 or int8 weights. narrow.cc multiplies on machines that multiply groups, oneDNN many rows
-/// where it has matrix units, and codes.cc the int8 codes elsewhere.
+/// A matrix of bf16 or int8 weights. narrow.cc multiplies on machines that multiply groups, codes.cc the int8
+/// codes elsewhere.
 class NarrowMatrix {
  public:
   /// Most rows that a thread multiplies at once. Blocks of rows do not depend on the threads.
@@ -56,18 +56,11 @@ class NarrowMatrix {
   void pack_codes(Context& own, std::int64_t panel, View<const float> w);
   void multiply_block(Context& own, FloatView c, ConstFloatView a, std::int64_t first, std::int64_t last,
                       const Epilogue& epilogue) const;
-  /// Whether narrow.cc multiplies so many rows.
-  bool takes_groups(std::int64_t rows) const {
-    return groups_ && !(matrix_units_ && rows >= least_unit_rows);
-  }
   NarrowProduct part(const NarrowRows& rows, std::int64_t count, std::int64_t first, std::int64_t last) const;
-
-  /// Of fewer rows the tiles of matrix units, which hold 16, would be empty for the most part.
-  static constexpr std::int64_t least_unit_rows = 5;
 
   NarrowLayout layout_;
   bool groups_;        ///< whether this machine multiplies groups
-  bool matrix_units_;  ///< whether oneDNN has matrix units for it
+  bool matrix_units_;  ///< whether it has matrix units (AMX), which may be used
   SharedPages packed_;
   CodeScales scales_;
 };

@@ -185,15 +185,8 @@ std::int64_t output_blocks(std::int64_t tiles, std::int64_t in_blocks, std::int6
 // Rows of dy and x that are rounded together.
 constexpr std::int64_t bf16_slice = 1024;
 
-// Outputs of a task, which depend on the shape alone: oneDNN's sums may depend on them. They lie in one
-// panel.
+// Outputs of a task. They lie in one panel.
 std::int64_t bf16_block(std::int64_t outputs) { return outputs >= 256 ? 64 : 32; }
-
-// Whether a block of the products of a slice goes to oneDNN's matrix units.
-bool uses_matrix_units(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
-  return library_has_matrix_units({WeightType::bf16, std::min(outputs, bf16_block(outputs)),
-                                   std::min(rows + 1, bf16_slice) / 2 * 2, inputs, false, true});
-}
 
 // to [n] += the sums of the rows' columns, n at most `most_columns`.
 void add_sums(View<float> to, View<const float> rows) {
@@ -214,7 +207,7 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFl
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   const std::int64_t slices = (rows + bf16_slice - 1) / bf16_slice;
   const std::int64_t block = bf16_block(outputs);
-  const bool matrix_units = uses_matrix_units(rows, outputs, inputs);
+  const bool matrix_units = has_matrix_units();
   Workspace workspace(context);
   const std::int64_t bands = ((rows + slices - 1) / slices + 1 + pair_band) / pair_band;
   const auto panels_of = [&](std::int64_t columns) {
@@ -242,19 +235,19 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFl
                           .data(),
                       sums_here);
     });
-    parallel_blocks(context, outputs, block, [&](Context& own, std::int64_t first, std::int64_t last) {
+    parallel_blocks(context, outputs, block, [&](std::int64_t first, std::int64_t last) {
       if (!db.empty()) add_sums(db.slice(0, first, last), sums.slice(0, 0, bands_here).slice(1, first, last));
-      if (matrix_units)
-        return run_library(own, {WeightType::bf16, last - first, inner, inputs, false, true}, dw.at(first),
-                           left + first * inner, right);
-      bf16* const rows = left + NarrowLayout{WeightType::bf16, inner, outputs}.offset(0, first);
+      bf16* const rows =
+          left +
+          (matrix_units ? first * inner : NarrowLayout{WeightType::bf16, inner, outputs}.offset(0, first));
       multiply_groups(dw.slice(0, first, last), true,
                       {.layout = layout,
                        .rows = {WeightType::bf16, rows, nullptr},
                        .count = last - first,
                        .panels = reinterpret_cast<const std::byte*>(right),
                        .outputs = inputs,
-                       .columns = true});
+                       .columns = !matrix_units,
+                       .units = matrix_units});
     });
   }
 }
@@ -335,7 +328,7 @@ void add_by_blocks(Context& context, View<float> dw, View<float> db, View<const 
 // Without matrix units the products of a small gradient save less than rounding and transposing costs.
 bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
   return rows >= 64 && multiplies_groups(WeightType::bf16) &&
-         (outputs * inputs > most_numbers_for_parts || uses_matrix_units(rows, outputs, inputs));
+         (outputs * inputs > most_numbers_for_parts || has_matrix_units());
 }
 
 bool reads_rounded(WeightType type, std::int64_t outputs, std::int64_t inputs) {

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "kernels/dense.h"
@@ -17,15 +19,17 @@ namespace {
 constexpr std::int64_t inner_sizes[] = {1, 2, 3, 4, 5, 63, 64, 257, 1030};
 constexpr std::int64_t outer_sizes[] = {1, 63, 64, 65, 130};
 constexpr std::int64_t row_counts[] = {1, 2, 3, 4, 5, 6, 7, 13};
+/// For matrix units, whose tiles hold 16 rows.
+constexpr std::int64_t more_row_counts[] = {15, 16, 17, 31, 32, 33, 47, 64};
 
 /// Rows and panels of a product, and the numbers that they stand for.
 struct Factors {
-  Factors(WeightType type, std::int64_t count, std::int64_t inputs, std::int64_t outputs)
+  Factors(WeightType type, std::int64_t count, std::int64_t inputs, std::int64_t outputs, bool units = false)
       : layout{type, inputs, outputs},
         rows(static_cast<std::size_t>(count * inputs * layout.element())),
         panels(static_cast<std::size_t>(layout.bytes())),
         scales(static_cast<std::size_t>(count), 1.0f),
-        product{layout, {type, rows.data(), scales.data()}, count, panels.data(), outputs} {
+        product{layout, {type, rows.data(), scales.data()}, count, panels.data(), outputs, false, units} {
     const Tensor a = normal({count, inputs}, 1, 40), b = normal({inputs, outputs}, 2, 40);
     for (std::int64_t i = 0; i < count * inputs; ++i) {
       const float x = std::clamp(a.span<float>()[static_cast<std::size_t>(i)], -127.0f, 127.0f);
@@ -65,12 +69,19 @@ struct Factors {
 
 template <class Body>
 void for_all_sizes(WeightType type, const Body& body) {
-  for (const std::int64_t inputs : inner_sizes)
-    for (const std::int64_t outputs : outer_sizes)
-      for (const std::int64_t count : row_counts) {
-        SCOPED_TRACE(testing::Message() << count << " x " << inputs << " x " << outputs);
-        body(Factors(type, count, inputs, outputs));
-      }
+  const auto of_counts = [&](std::span<const std::int64_t> counts, bool units) {
+    for (const std::int64_t inputs : inner_sizes)
+      for (const std::int64_t outputs : outer_sizes)
+        for (const std::int64_t count : counts) {
+          SCOPED_TRACE(testing::Message()
+                       << count << " x " << inputs << " x " << outputs << (units ? " by matrix units" : ""));
+          body(Factors(type, count, inputs, outputs, units));
+        }
+  };
+  of_counts(row_counts, false);
+  if (!multiplies_by_units(type)) return;
+  of_counts(row_counts, true);
+  of_counts(more_row_counts, true);
 }
 
 TEST(Groups, SumsOfCodesAreExact) {
@@ -109,7 +120,7 @@ TEST(Groups, RowsMayBeColumnsOfPanels) {
   for_all_sizes(WeightType::bf16, [](const Factors& factors) {
     const std::int64_t count = factors.product.count, outputs = factors.layout.outputs,
                        inputs = factors.layout.inputs;
-    if (inputs % 2 != 0) return;
+    if (inputs % 2 != 0 || factors.product.units) return;
     constexpr std::int64_t before = 20;
     const NarrowLayout layout{WeightType::bf16, inputs, before + count};
     std::vector<bf16> panel(static_cast<std::size_t>(layout.bytes() / layout.element()));
@@ -176,21 +187,29 @@ TEST(Groups, FactorsAreLaidOut) {
   }
 }
 
+void expect_rows_alone(const Factors& factors) {
+  const std::int64_t count = factors.product.count, outputs = factors.layout.outputs;
+  Tensor all = Tensor::of<float>({count, outputs}), alone = Tensor::of<float>({1, outputs}),
+         bias = normal({outputs}, 3);
+  const auto size = static_cast<std::size_t>(outputs);
+  CodeScales weights{std::vector<float>(size, 0.01f), std::vector<std::int32_t>(size, 7)};
+  const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
+  multiply_groups(all.view<float>(), factors.product, &weights, 0, epilogue);
+  for (std::int64_t i = 0; i < count; ++i) {
+    NarrowProduct one = factors.product;
+    one.count = 1;
+    one.rows.rows = static_cast<std::byte*>(one.rows.rows) + i * one.row_bytes();
+    multiply_groups(alone.view<float>(), one, &weights, 0, epilogue);
+    EXPECT_TRUE(same_bits(alone.span<float>(), std::span(all.view<float>().at(i), size))) << i;
+  }
+}
+
 TEST(Groups, RowsDoNotDependOnTheirCompany) {
   for (const WeightType type : {WeightType::bf16, WeightType::int8}) {
     if (!multiplies_groups(type)) continue;
-    const Factors factors(type, 13, 257, 130);
-    Tensor all = Tensor::of<float>({13, 130}), alone = Tensor::of<float>({1, 130}), bias = normal({130}, 3);
-    CodeScales weights{std::vector<float>(130, 0.01f), std::vector<std::int32_t>(130, 7)};
-    const Epilogue epilogue{bias.view<float>(), Activation::gelu, {}};
-    multiply_groups(all.view<float>(), factors.product, &weights, 0, epilogue);
-    for (std::int64_t i = 0; i < 13; ++i) {
-      NarrowProduct one = factors.product;
-      one.count = 1;
-      one.rows.rows = static_cast<std::byte*>(one.rows.rows) + i * 257 * factors.layout.element();
-      multiply_groups(alone.view<float>(), one, &weights, 0, epilogue);
-      EXPECT_TRUE(same_bits(alone.span<float>(), std::span(all.view<float>().at(i), 130))) << i;
-    }
+    expect_rows_alone(Factors(type, 13, 257, 130));
+    if (!multiplies_by_units(type)) continue;
+    for (const std::int64_t count : {13, 16, 39, 64}) expect_rows_alone(Factors(type, count, 257, 130, true));
   }
 }
 
@@ -224,9 +243,12 @@ TEST(Groups, WhatFollowsIsThatOfTheSums) {
 // What pads a panel is zero, and a row's neighbour in memory is no part of it.
 TEST(Groups, ANumberThatIsNoneStaysInItsRow) {
   if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
-  for (const std::int64_t inputs : {1, 3, 33}) {
-    Factors factors(WeightType::bf16, 3, inputs, 70);
-    reinterpret_cast<bf16*>(factors.rows.data())[inputs] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+  for (const std::int64_t inputs : {1, 3, 33, -1, -3, -33}) {
+    const bool units = inputs < 0;
+    if (units && !multiplies_by_units(WeightType::bf16)) continue;
+    Factors factors(WeightType::bf16, 3, std::abs(inputs), 70, units);
+    reinterpret_cast<bf16*>(factors.rows.data())[factors.layout.inputs] =
+        to_bf16(std::numeric_limits<float>::quiet_NaN());
     Tensor sums = Tensor::of<float>({3, 70});
     multiply_groups(sums.view<float>(), false, factors.product);
     for (std::int64_t n = 0; n < 70; ++n) {
