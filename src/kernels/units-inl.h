@@ -10,6 +10,8 @@
 #endif
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,30 +31,41 @@ inline constexpr std::int64_t most_unit_rows = 2 * unit_rows;
 
 #if HWY_ARCH_X86_64 && HWY_MAX_BYTES == 64
 
-/// The registers' shapes while this lives: of `rows` rows where they hold rows and sums, and whole where they
-/// hold weights. They are given back at the end, so that a change of threads need not save them.
-class UnitShapes {
- public:
-  explicit UnitShapes(std::int64_t rows) {
-    struct {
-      std::uint8_t palette = 1, start = 0, reserved[14] = {};
-      std::uint16_t row_bytes[16] = {};
-      std::uint8_t rows[16] = {};
-    } shapes;
-    static_assert(sizeof shapes == 64);
-    for (int i = 0; i < 8; ++i) {
-      shapes.row_bytes[i] = unit_bytes;
-      shapes.rows[i] = static_cast<std::uint8_t>(i < first_weights ? rows : unit_rows);
-    }
-    asm volatile("ldtilecfg %0" : : "m"(shapes));
-  }
-  ~UnitShapes() { asm volatile("tilerelease"); }
-  UnitShapes(const UnitShapes&) = delete;
-  UnitShapes& operator=(const UnitShapes&) = delete;
+/// Registers 0 … 3 hold sums, two from here on rows, two weights.
+inline constexpr int first_rows_unit = 4, first_weights_unit = 6;
 
-  /// Registers 0 … 3 hold sums, 4 and 5 rows.
-  static constexpr int first_rows = 4, first_weights = 6;
+/// The registers' shapes, as the processor reads and writes them.
+struct UnitShapes {
+  std::uint8_t palette = 1, start = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
 };
+static_assert(sizeof(UnitShapes) == 64);
+
+/// Of 0 … 16 rows where they hold rows and sums, and whole where they hold weights.
+constexpr auto all_unit_shapes() {
+  std::array<UnitShapes, unit_rows + 1> all;
+  for (std::size_t rows = 0; rows < all.size(); ++rows) {
+    for (int i = 0; i < 8; ++i) {
+      all[rows].row_bytes[i] = unit_bytes;
+      all[rows].rows[i] = static_cast<std::uint8_t>(i < first_weights_unit ? rows : unit_rows);
+    }
+  }
+  return all;
+}
+
+/// Gives this thread's registers the shapes for so many rows. They keep them, since setting them takes as
+/// long as a small product; whoever else uses the units sets its own, and so what they have is read before.
+HWY_INLINE void shape_units(std::int64_t rows) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  static constexpr auto all = all_unit_shapes();
+  const hn::ScalableTag<std::uint32_t> u32;
+  const UnitShapes& wanted = all[static_cast<std::size_t>(rows)];
+  std::uint32_t present[sizeof wanted / sizeof(std::uint32_t)];
+  asm volatile("sttilecfg %0" : "=m"(present));
+  const auto words = hn::LoadU(u32, reinterpret_cast<const std::uint32_t*>(&wanted));
+  if (!hn::AllTrue(u32, hn::Eq(hn::LoadU(u32, present), words))) asm volatile("ldtilecfg %0" : : "m"(wanted));
+}
 
 template <int unit>
 HWY_INLINE void zero_unit() {
@@ -80,6 +93,7 @@ class UnitRows {
  public:
   explicit UnitRows(const NarrowProduct& product)
       : at_(product.first_row()), stride_(product.row_bytes()), whole_(stride_ / unit_bytes) {
+    assert(product.count <= most && !product.columns);
     const std::int64_t rest = stride_ % unit_bytes;
     if (rest == 0) return;
     std::memset(ends_, 0, static_cast<std::size_t>(product.count * unit_bytes));
@@ -161,7 +175,7 @@ template <WeightType type, class Beside>
 HWY_INLINE void multiply_one_unit(GroupSum<type>* sums, const UnitRows& rows, std::int64_t row,
                                   const std::byte* panel, std::int64_t steps, Beside& beside) {
   constexpr std::int64_t stride = 4 * NarrowLayout::columns;
-  constexpr int r = UnitShapes::first_rows, w = UnitShapes::first_weights;
+  constexpr int r = first_rows_unit, w = first_weights_unit;
   zero_unit<0>();
   zero_unit<1>();
   zero_unit<2>();
@@ -191,7 +205,7 @@ HWY_INLINE void multiply_two_units(GroupSum<type>* sums, std::int64_t apart, con
                                    std::int64_t row, std::int64_t second, const std::byte* panel,
                                    std::int64_t steps, Beside& beside) {
   constexpr std::int64_t stride = 4 * NarrowLayout::columns;
-  constexpr int r = UnitShapes::first_rows, w = UnitShapes::first_weights;
+  constexpr int r = first_rows_unit, w = first_weights_unit;
   zero_unit<0>();
   zero_unit<1>();
   zero_unit<2>();
@@ -215,8 +229,9 @@ HWY_INLINE void multiply_two_units(GroupSum<type>* sums, std::int64_t apart, con
 
 /// Multiplies at most 64 rows with tiles of up to 32 of them and calls then(sums, begin, end, j, n) as
 /// `multiply_group_tiles` does, for a few rows of a tile at a time while the next tile is multiplied, and
-/// fetch(begin, end, j, n) before. An instruction takes 2 · 16 · 16 · 64 operations of codes, half as many of
-/// bf16; four of them come with four loads of a register. Sums of bf16 depend on their row and column alone.
+/// destination.fetch(begin, end, j, n) before. An instruction takes 2 · 16 · 16 · 64 operations of codes,
+/// half as many of bf16; four of them come with four loads of a register. Sums of bf16 depend on their row
+/// and column alone.
 template <WeightType type, class Destination, class Then>
 HWY_INLINE void multiply_unit_tiles(const NarrowProduct& product, const Destination& destination,
                                     const Then& then) {
@@ -226,9 +241,9 @@ HWY_INLINE void multiply_unit_tiles(const NarrowProduct& product, const Destinat
   const std::int64_t panel_bytes = product.layout.panel_bytes(),
                      steps = panel_bytes / (4 * columns * unit_rows);
   const UnitRows rows(product);
-  const UnitShapes shapes(std::min(count, unit_rows));
-  UnitsBeside<GroupSum<type>, Destination, Then> beside(destination, then);
   const std::byte* panel = product.panels;
+  shape_units(std::min(count, unit_rows));
+  UnitsBeside<GroupSum<type>, Destination, Then> beside(destination, then);
   int which = 0;
   for (std::int64_t j = 0; j < product.outputs; j += columns, panel += panel_bytes) {
     const std::int64_t n = std::min(columns, product.outputs - j);
