@@ -87,6 +87,13 @@ HWY_INLINE void multiply_units() {
     asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(rows), "i"(weights));
 }
 
+HWY_INLINE void zero_sums() {
+  zero_unit<0>();
+  zero_unit<1>();
+  zero_unit<2>();
+  zero_unit<3>();
+}
+
 /// Rows of a product as the registers read them, 64 bytes at a time; what is missing at the end of a row is
 /// zero.
 class UnitRows {
@@ -176,10 +183,7 @@ HWY_INLINE void multiply_one_unit(GroupSum<type>* sums, const UnitRows& rows, st
                                   const std::byte* panel, std::int64_t steps, Beside& beside) {
   constexpr std::int64_t stride = 4 * NarrowLayout::columns;
   constexpr int r = first_rows_unit, w = first_weights_unit;
-  zero_unit<0>();
-  zero_unit<1>();
-  zero_unit<2>();
-  zero_unit<3>();
+  zero_sums();
   for (std::int64_t k = 0; k < steps; ++k, panel += unit_rows * stride) {
     rows.load<r>(row, k);
     load_unit<w>(panel, stride);
@@ -206,10 +210,7 @@ HWY_INLINE void multiply_two_units(GroupSum<type>* sums, std::int64_t apart, con
                                    std::int64_t steps, Beside& beside) {
   constexpr std::int64_t stride = 4 * NarrowLayout::columns;
   constexpr int r = first_rows_unit, w = first_weights_unit;
-  zero_unit<0>();
-  zero_unit<1>();
-  zero_unit<2>();
-  zero_unit<3>();
+  zero_sums();
   for (std::int64_t k = 0; k < steps; ++k, panel += unit_rows * stride) {
     rows.load<r>(row, k);
     load_unit<w>(panel, stride);
