@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/dense.h"
 #include "linnet/generation.h"
 
 namespace linnet {

@@ -71,7 +71,7 @@ inline std::int64_t block_of(std::int64_t count, std::int64_t threads, WeightTyp
   constexpr std::int64_t most_block = 64;
   // Up to so many streams reading the weights takes longer than anything else: they stay together, and all
   // threads share their products. Narrow weights are read sooner, but for those of bf16 beside matrix units,
-  // which multiply as fast as ever they come.
+  // whose products take less time than that.
   using kernels::multiplies_fast, kernels::multiplies_by_units;
   static const std::int64_t most_of_bf16 =
       multiplies_fast(WeightType::bf16) && !multiplies_by_units(WeightType::bf16) ? 4 : 8;

@@ -53,7 +53,7 @@ constexpr std::int64_t few_rows = 16;
 
 bool multiplies_fast(WeightType type) { return type != WeightType::bf16 || multiplies_groups(type); }
 
-bool multiplies_by_units(WeightType type) { return type != WeightType::f32 && has_matrix_units(); }
+bool multiplies_by_units(WeightType type) { return multiplies_groups(type) && has_matrix_units(); }
 
 struct PackedMatrix::Storage {
   float* panels() {

@@ -10,7 +10,6 @@
 #include "base/parallel.h"
 #include "base/workspace.h"
 #include "kernels/codes.h"
-#include "kernels/library.h"
 #include "kernels/pairs.h"
 
 namespace linnet::kernels {
@@ -39,7 +38,7 @@ NarrowRows take_rows(Workspace& workspace, WeightType type, std::int64_t count, 
 NarrowMatrix::NarrowMatrix(const NarrowLayout& layout)
     : layout_(checked(layout)),
       groups_(multiplies_groups(layout.type)),
-      matrix_units_(groups_ && has_matrix_units()) {
+      matrix_units_(multiplies_by_units(layout.type)) {
   if (layout.type == WeightType::bf16) return;
   scales_.scale.resize(static_cast<std::size_t>(layout.outputs));
   scales_.excess.resize(static_cast<std::size_t>(layout.outputs));

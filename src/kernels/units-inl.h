@@ -152,8 +152,7 @@ class UnitsBeside {
     for (std::int64_t line = 0; line < bytes_; line += 4 * unit_bytes)
       __builtin_prefetch(panel_ + line, 0, 2);
     panel_ += bytes_;
-    if (next_ == end_) return;
-    finish(rows_);
+    if (next_ < end_) finish(rows_);
   }
 
   void finish_all() {

@@ -8,7 +8,6 @@
 #include "base/workspace.h"
 #include "kernels/dense.h"
 #include "kernels/elementwise.h"
-#include "kernels/library.h"
 #include "kernels/narrow.h"
 #include "kernels/pairs.h"
 
@@ -207,7 +206,7 @@ void add_bf16_products(Context& context, View<float> dw, View<float> db, ConstFl
   const std::int64_t rows = dy.extent(0), outputs = dy.extent(1), inputs = x.extent(1);
   const std::int64_t slices = (rows + bf16_slice - 1) / bf16_slice;
   const std::int64_t block = bf16_block(outputs);
-  const bool matrix_units = has_matrix_units();
+  const bool matrix_units = multiplies_by_units(WeightType::bf16);
   Workspace workspace(context);
   const std::int64_t bands = ((rows + slices - 1) / slices + 1 + pair_band) / pair_band;
   const auto panels_of = [&](std::int64_t columns) {
@@ -328,7 +327,7 @@ void add_by_blocks(Context& context, View<float> dw, View<float> db, View<const 
 // Without matrix units the products of a small gradient save less than rounding and transposing costs.
 bool rounds_factors(std::int64_t rows, std::int64_t outputs, std::int64_t inputs) {
   return rows >= 64 && multiplies_groups(WeightType::bf16) &&
-         (outputs * inputs > most_numbers_for_parts || has_matrix_units());
+         (outputs * inputs > most_numbers_for_parts || multiplies_by_units(WeightType::bf16));
 }
 
 bool reads_rounded(WeightType type, std::int64_t outputs, std::int64_t inputs) {

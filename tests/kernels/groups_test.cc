@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <span>
 #include <vector>
@@ -243,17 +242,17 @@ TEST(Groups, WhatFollowsIsThatOfTheSums) {
 // What pads a panel is zero, and a row's neighbour in memory is no part of it.
 TEST(Groups, ANumberThatIsNoneStaysInItsRow) {
   if (!multiplies_groups(WeightType::bf16)) GTEST_SKIP() << "no products of bf16 on this machine";
-  for (const std::int64_t inputs : {1, 3, 33, -1, -3, -33}) {
-    const bool units = inputs < 0;
+  for (const bool units : {false, true}) {
     if (units && !multiplies_by_units(WeightType::bf16)) continue;
-    Factors factors(WeightType::bf16, 3, std::abs(inputs), 70, units);
-    reinterpret_cast<bf16*>(factors.rows.data())[factors.layout.inputs] =
-        to_bf16(std::numeric_limits<float>::quiet_NaN());
-    Tensor sums = Tensor::of<float>({3, 70});
-    multiply_groups(sums.view<float>(), false, factors.product);
-    for (std::int64_t n = 0; n < 70; ++n) {
-      EXPECT_TRUE(std::isfinite(sums.view<float>()(0, n)) && std::isfinite(sums.view<float>()(2, n)));
-      EXPECT_TRUE(std::isnan(sums.view<float>()(1, n)));
+    for (const std::int64_t inputs : {1, 3, 33}) {
+      Factors factors(WeightType::bf16, 3, inputs, 70, units);
+      reinterpret_cast<bf16*>(factors.rows.data())[inputs] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+      Tensor sums = Tensor::of<float>({3, 70});
+      multiply_groups(sums.view<float>(), false, factors.product);
+      for (std::int64_t n = 0; n < 70; ++n) {
+        EXPECT_TRUE(std::isfinite(sums.view<float>()(0, n)) && std::isfinite(sums.view<float>()(2, n)));
+        EXPECT_TRUE(std::isnan(sums.view<float>()(1, n)));
+      }
     }
   }
 }
