@@ -34,8 +34,7 @@ else()
   set(compatibility SameMajorVersion)
 endif()
 write_basic_package_version_file(linnet-config-version.cmake COMPATIBILITY ${compatibility})
-install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake cmake/dnnl.cmake
-        cmake/optional.cmake
+install(FILES ${PROJECT_BINARY_DIR}/linnet-config.cmake ${PROJECT_BINARY_DIR}/linnet-config-version.cmake cmake/optional.cmake
         DESTINATION ${package_folder} COMPONENT linnet_development)
 
 # pkg-config. Its file lies in LIBDIR/pkgconfig and finds the rest from there, wherever the tree is moved to.
@@ -44,7 +43,7 @@ string(REGEX REPLACE "/$" "" LINNET_PREFIX_FROM_FILE "${LINNET_PREFIX_FROM_FILE}
 file(RELATIVE_PATH LINNET_LIBRARIES ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
 file(RELATIVE_PATH LINNET_HEADERS ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 list(TRANSFORM LINNET_LINK_OPTIONS REPLACE "^LINKER:" "-Wl," OUTPUT_VARIABLE libraries)
-set(files ${DNNL_LIBRARY})
+set(files "")
 foreach(library fmt::fmt PNG::PNG ZLIB::ZLIB hwy::hwy)
   get_target_property(file ${library} LOCATION)
   list(APPEND files ${file})
@@ -56,11 +55,10 @@ foreach(file ${files})
   endif()
 endforeach()
 list(REMOVE_DUPLICATES libraries)
-list(TRANSFORM OpenMP_CXX_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp)
 # Not through their own files for pkg-config: with --static these name libraries that Debian's packages leave out, and their
 # compiler options would reach programs that use the shared library.
 list(TRANSFORM LINNET_WITH PREPEND -l OUTPUT_VARIABLE optional)
-list(APPEND libraries ${optional} -lfmt -lpng -lz -lhwy -ldnnl ${openmp} -lstdc++ -lm)
+list(APPEND libraries ${optional} -lfmt -lpng -lz -lhwy -lstdc++ -lm)
 list(JOIN libraries " " libraries)
 # The static library needs these. Where both libraries are installed, -llinnet is the shared one, which does not.
 set(LINNET_PKG_CONFIG "Libs: -L\${libdir} -llinnet")

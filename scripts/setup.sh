@@ -5,13 +5,13 @@
 #   --coverage   also what scripts/coverage.sh needs
 set -euo pipefail
 
-packages=(git g++ cmake ninja-build libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
+packages=(git g++ cmake ninja-build libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev
   libpng-dev libturbojpeg0-dev libcairo2-dev libsndfile1-dev libsentencepiece-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev libopenmpi-dev openmpi-bin iproute2 pkgconf
   python3-numpy python3-dev python3-venv python3-pip)
 for argument in "$@"; do
   case "$argument" in
-    --checks) packages+=(clang-format-14 clang-tidy-14 libomp-14-dev) ;;
-    --clang) packages+=(clang libclang-rt-dev libomp-dev) ;;
+    --checks) packages+=(clang-format-14 clang-tidy-14) ;;
+    --clang) packages+=(clang libclang-rt-dev) ;;
     --coverage) packages+=(gcovr) ;;
     *)
       echo "setup: expected --checks, --clang or --coverage, got $argument" >&2

@@ -65,7 +65,7 @@ def flags():
     found = [f"-DLINNET_{name.upper()}" for name in ("sndfile", "sentencepiece")
              if subprocess.run(["pkg-config", "--exists", name]).returncode == 0]
     return found + ['-DLINNET_CONFIGS="configs"', "-I.", "-Iinclude", "-Isrc", "-Iapps/linnet", "-DFMT_SHARED", "-DHWY_SHARED_DEFINE", "-DHWY_COMPILE_ONLY_STATIC",
-            "-fopenmp", "-Wall", "-Wextra"] + (["-DLINNET_CAIRO"] + cairo.stdout.split() if cairo.returncode == 0 else []) + \
+            "-Wall", "-Wextra"] + (["-DLINNET_CAIRO"] + cairo.stdout.split() if cairo.returncode == 0 else []) + \
         (["-DLINNET_MPI"] + mpi.stdout.split() if mpi.returncode == 0 else [])
 
 

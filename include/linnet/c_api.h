@@ -16,12 +16,10 @@
  * Where a call fails, a stream is as it was before, but where linnet_step and linnet_number_step say
  * otherwise. One that a step left between two layers of the model cannot continue: calls that move or read it
  * fail and say so, until it is begun, restored or forked into. Too little memory for what streams keep is
- * found before any of them moves; oneDNN, which multiplies the rows of a prompt, may end the process where
- * memory is too short for its own.
+ * found before any of them moves.
  *
  * The program may end, by exit or by returning from main, while other threads are inside calls. In functions
- * that run then (atexit), streams may be saved, moved and freed; models are not to be loaded, since libraries
- * that Linnet uses may have ended.
+ * that run then (atexit), streams may be saved, moved and freed, and models loaded.
  *
  * A child process after `fork` may use the models and sessions of its parent, and make its own, if no call
  * was in progress in the parent when it forked. A session of the parent works on the calling thread alone

@@ -44,8 +44,7 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
 /// for want of memory (std::bad_alloc, or OutOfMemoryError), each stream has taken its whole prompt or
 /// nothing, as `position` tells. `begin`, `fork`, `restore`, `save`, `logits`, `probabilities` and `resize`
-/// change nothing where they throw. oneDNN, which multiplies the rows of a prompt, may end the process
-/// instead where memory is too short for its own. Where a step fails for another reason, in a feature map of
+/// change nothing where they throw. Where a step fails for another reason, in a feature map of
 /// the caller's say, a stream whose layers have not all seen the token cannot continue, as `can_continue`
 /// tells. Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then
 /// throws Error for it; the other streams have moved by a token or not at all, as `position` tells; `step`
@@ -175,9 +174,9 @@ class LINNET_API Session {
   void fork(std::int64_t stream, std::int64_t source, std::uint64_t seed);
 
   /// The stream as 88 + `state_bytes` bytes (twice the latter where keys and values are kept as bf16, which
-  /// are saved as f32), with a checksum and the fingerprint of its model. It can be
-  /// restored in any session of the same model, also in another process. It then continues as it would have
-  /// here, bit for bit on the same instruction set and oneDNN version.
+  /// are saved as f32), with a checksum and the fingerprint of its model. It can be restored in any session
+  /// of the same model, also in another process. It then continues as it would have here, bit for bit on the
+  /// same instruction set.
   std::vector<std::byte> save(std::int64_t stream) const;
 
   /// Makes `stream` continue the saved stream, including its seed and sampling. Throws Error, and leaves the

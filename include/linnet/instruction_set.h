@@ -5,11 +5,12 @@
 namespace linnet {
 
 /// The instruction set that the kernels of this process use, by Highway's name: "AVX3" (AVX-512), "AVX2",
-/// "SSE4", "SCALAR" or "EMU128". It is the best one that this machine has, or the one that the
-/// environment variable LINNET_ISA named when the process began; oneDNN is held to the same. Throws
-/// UsageError if the variable names a set that was not compiled or that this machine lacks; then nothing is
-/// limited. The program `linnet` checks this first. In a program of your own this call or the first model
-/// does.
+/// "SSE4", "SCALAR" or "EMU128". It is the best one that this machine has, or the one that the environment
+/// variable LINNET_ISA named when the process began; products with narrow weights then use the instructions
+/// of that set alone, which with "AVX3_DL" has VNNI too, with "AVX3_ZEN4" bf16 and with "AVX3_SPR" AMX.
+/// Throws UsageError if the variable names a set that was not compiled or that this machine lacks; then
+/// nothing is limited. The program `linnet` checks this first. In a program of your own this call or the
+/// first model does.
 LINNET_API const char* instruction_set();
 
 }  // namespace linnet

@@ -9,8 +9,7 @@ namespace linnet::kernels {
 
 /// sums [count, outputs] = rows · panels for rows of codes [count, inputs]: whole numbers, and so the same on
 /// every machine. 2 · count · inputs · outputs operations, two terms of a sum to each 32 bits of a vector.
-/// For machines where oneDNN has no such kernels, and for single rows, where its tiles of 16 rows and more
-/// would idle.
+/// For machines without VNNI.
 void multiply_codes(Context& own, std::int32_t* sums, const NarrowLayout& layout, const std::uint8_t* rows,
                     std::int64_t count, const std::byte* panels, std::int64_t outputs);
 

@@ -1,47 +1,37 @@
-// Large f32 products go to oneDNN's AVX-512 kernels in blocks of rows. Products of fewer rows, of strided
-// rows (which oneDNN 2.6 multiplies by a plain loop), and all products where those kernels are missing or
-// would round otherwise than ours, go to panels.cc. Both read the same packed weights and give the same bits.
-// Products with narrow weights are narrow_matrix.cc's, but for those of bf16 where the machine has no fast
-// ones: panels.cc widens the weights as it reads them.
+// Products in f32 are panels.cc's, and so are those of bf16 where the machine has no fast ones: the weights
+// are widened as they are read. All others with narrow weights are narrow_matrix.cc's.
 #include "kernels/dense.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
-#include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "base/pages.h"
 #include "base/parallel.h"
-#include "base/workspace.h"
-#include "kernels/instruction_set.h"
-#include "kernels/library.h"
 #include "kernels/narrow_matrix.h"
 #include "kernels/panels.h"
+#include "kernels/processor.h"
+#include "linnet/instruction_set.h"
 
 namespace linnet::kernels {
 namespace {
 
-// Below this many rows our own kernel is as fast, and reads the weights once where every block would read
-// them again.
-constexpr std::int64_t least_library_rows = 128;
+// From this many rows on threads take blocks of rows, and all columns of each; below they share the columns,
+// so that the weights are read once.
+constexpr std::int64_t least_rows_for_blocks = 128;
 
-// Rows of a block for oneDNN: the larger where there are enough of them to go round.
+// Rows of a block: the larger where there are enough of them to go round.
 constexpr std::int64_t large_block = 64;
 constexpr std::int64_t small_block = 32;
 constexpr std::int64_t rows_for_large_blocks = 4 * large_block;
 
-// A call takes about a microsecond besides, so that narrow layers have larger blocks, of at most so many
-// numbers.
+// Narrow layers have larger blocks, of at most so many numbers: a panel is read once for each.
 constexpr std::int64_t most_block = 256;
 constexpr std::int64_t most_block_floats = 3 << 14;
 
-// Our own kernel's work is cut into pieces of a few microseconds: of at least about this many multiply-adds,
+// What is not in blocks is cut into pieces of a few microseconds: of at least about this many multiply-adds,
 // or weights to be read.
 constexpr std::int64_t least_work = 1 << 17;
 constexpr std::int64_t least_weights = 1 << 14;
@@ -62,7 +52,6 @@ struct PackedMatrix::Storage {
   }
 
   PanelLayout layout;
-  bool library = false;  // oneDNN multiplies by `packed`
   SharedPages packed;
 
   /// Instead of them where weights are bf16 or int8.
@@ -71,51 +60,6 @@ struct PackedMatrix::Storage {
 
 namespace {
 
-// Whether oneDNN has its AVX-512 kernels for these extents and rounds as ours do, with bias and sum, in a try
-// with few rows and as many panels as matter.
-bool try_library(std::int64_t inputs, std::int64_t outputs) {
-  Context own(1);
-  constexpr std::int64_t rows = 7;
-  if (outputs > 3 * PanelLayout::columns) outputs = 2 * PanelLayout::columns + outputs % PanelLayout::columns;
-  const PanelLayout layout{inputs, outputs};
-  Tensor packed = Tensor::of<float>({layout.floats()});
-  Tensor a = Tensor::of<float>({rows, inputs}), b = Tensor::of<float>({inputs, outputs});
-  Tensor bias = Tensor::of<float>({outputs}), before = Tensor::of<float>({rows, outputs});
-  std::uint32_t state = 1;
-  for (Tensor* tensor : {&a, &b, &bias, &before})
-    for (float& x : tensor->span<float>())
-      x = static_cast<float>(static_cast<std::int32_t>(state = state * 1664525u + 1013904223u)) * 0x1p-31f;
-  pack_panels(own, packed.span<float>().data(), layout, b.span<float>().data(), outputs, 1);
-  for (const bool with_bias : {false, true}) {
-    for (const bool add : {false, true}) {
-      const LibraryProduct product{rows, inputs, outputs, with_bias, add};
-      if (!library_is_fast(product)) return false;
-      Tensor ours = before.clone(), theirs = before.clone();
-      Epilogue epilogue;
-      if (with_bias) epilogue.bias = bias.view<float>();
-      if (add) epilogue.residual = ours.view<float>();
-      multiply_panels(ours.view<float>(), a.view<float>(), packed.span<float>().data(), layout, 0,
-                      layout.panels(), epilogue);
-      run_library(own, product, theirs.span<float>().data(), a.span<float>().data(),
-                  packed.span<float>().data(), bias.span<float>().data());
-      if (std::memcmp(ours.raw(), theirs.raw(), ours.bytes()) != 0) return false;
-    }
-  }
-  return true;
-}
-
-bool library_agrees(std::int64_t inputs, std::int64_t outputs) {
-  static std::mutex mutex;
-  // Never destroyed: a thread may still compute when the program ends.
-  static auto& answers = *new std::map<std::pair<std::int64_t, std::int64_t>, bool>;
-  const std::lock_guard lock(mutex);
-  const auto key = std::pair(inputs, outputs);
-  const auto found = answers.find(key);
-  if (found != answers.end()) return found->second;
-  return answers[key] = try_library(inputs, outputs);
-}
-
-// Rows of a block for oneDNN.
 std::int64_t block_rows(std::int64_t rows, const PanelLayout& layout) {
   if (rows < rows_for_large_blocks) return small_block;
   std::int64_t block = large_block;
@@ -125,33 +69,13 @@ std::int64_t block_rows(std::int64_t rows, const PanelLayout& layout) {
   return block;
 }
 
-// One block of rows by oneDNN, which adds the bias, and a residual that is c itself; the rest is ours.
-void multiply_block(Context& own, View<float> c, View<const float> a, const PackedMatrix::Storage& b,
-                    Epilogue epilogue) {
-  Workspace workspace(own);
-  const std::int64_t rows = a.extent(0), outputs = b.layout.outputs;
-  const bool in_place = epilogue.residual.data() == c.data();
-  const bool ends =
-      epilogue.activation == Activation::none && epilogue.slope.rank() == 0 && epilogue.factor.rank() == 0;
-  const bool add = in_place && ends;
-  float* sums = in_place && !add ? workspace.take(rows, outputs).data() : c.data();
-  run_library(own, {rows, b.layout.inputs, outputs, epilogue.bias.data() != nullptr, add}, sums, a.data(),
-              b.packed.as<float>(), epilogue.bias.data());
-  epilogue.bias = {};
-  if (add) epilogue.residual = {};
-  if (epilogue.residual.data() != nullptr || !ends) finish_rows(c, sums, outputs, epilogue);
-}
-
 }  // namespace
 
 PackedMatrix::PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type)
     : inputs_(inputs), outputs_(outputs), type_(type), storage_(std::make_unique<Storage>()) {
   instruction_set();  // throws where LINNET_ISA cannot be obeyed
   storage_->layout = {inputs, outputs};
-  if (type == WeightType::f32)
-    storage_->library = library_agrees(inputs, outputs);
-  else
-    storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
+  if (type != WeightType::f32) storage_->narrow.emplace(NarrowLayout{type, inputs, outputs});
 }
 
 PackedMatrix::~PackedMatrix() = default;
@@ -205,11 +129,9 @@ void multiply(Context& context, FloatView c, ConstFloatView a, const PackedMatri
   const View<float> to = c.as<float>();
   const View<const float> from = a.as<const float>();
 
-  // First the blocks for oneDNN; what is left of the rows is cut along panels, then along rows.
-  const bool dense = from.stride(0) == b.inputs() && to.stride(0) == b.outputs() &&
-                     (epilogue.residual.data() != to.data() || epilogue.residual.stride(0) == b.outputs());
+  // First the blocks; what is left of the rows is cut along panels, then along rows.
   const std::int64_t block = block_rows(rows, layout);
-  const std::int64_t blocks = storage.library && dense && rows >= least_library_rows ? rows / block : 0;
+  const std::int64_t blocks = rows >= least_rows_for_blocks ? rows / block : 0;
   const std::int64_t done = blocks * block;
   const std::int64_t left = rows - done;
   const std::int64_t weights = layout.inputs * layout.panels() * PanelLayout::columns;
@@ -220,26 +142,22 @@ void multiply(Context& context, FloatView c, ConstFloatView a, const PackedMatri
   const std::int64_t row_pieces =
       std::min(pieces == 0 ? 0 : (pieces + column_pieces - 1) / column_pieces, left);
 
-  parallel_for(context, blocks + column_pieces * row_pieces, [&](Context& own, std::int64_t i) {
-    if (i < blocks) {
-      const std::int64_t begin = i * block, end = begin + block;
-      multiply_block(own, to.slice(0, begin, end), from.slice(0, begin, end), storage,
-                     epilogue.of_rows(begin, end));
-      return;
-    }
-    const std::int64_t row_piece = (i - blocks) / column_pieces, column_piece = (i - blocks) % column_pieces;
-    const std::int64_t begin = done + left * row_piece / row_pieces;
-    const std::int64_t end = done + left * (row_piece + 1) / row_pieces;
-    const std::int64_t first = layout.panels() * column_piece / column_pieces,
-                       last = layout.panels() * (column_piece + 1) / column_pieces;
-    const auto multiply_piece = [&](const auto* panels) {
-      multiply_panels(to.slice(0, begin, end), from.slice(0, begin, end), panels, layout, first, last,
-                      epilogue.of_rows(begin, end));
-    };
+  const auto multiply_piece = [&](std::int64_t begin, std::int64_t end, std::int64_t first,
+                                  std::int64_t last) {
+    const View<float> rows_to = to.slice(0, begin, end);
+    const View<const float> rows_from = from.slice(0, begin, end);
+    const Epilogue after = epilogue.of_rows(begin, end);
     if (storage.narrow)
-      multiply_piece(storage.narrow->pairs());
+      multiply_panels(rows_to, rows_from, storage.narrow->pairs(), layout, first, last, after);
     else
-      multiply_piece(storage.packed.as<const float>());
+      multiply_panels(rows_to, rows_from, storage.packed.as<const float>(), layout, first, last, after);
+  };
+  parallel_for(context, blocks + column_pieces * row_pieces, [&](std::int64_t i) {
+    if (i < blocks) return multiply_piece(i * block, (i + 1) * block, 0, layout.panels());
+    const std::int64_t row_piece = (i - blocks) / column_pieces, column_piece = (i - blocks) % column_pieces;
+    multiply_piece(done + left * row_piece / row_pieces, done + left * (row_piece + 1) / row_pieces,
+                   layout.panels() * column_piece / column_pieces,
+                   layout.panels() * (column_piece + 1) / column_pieces);
   });
 }
 

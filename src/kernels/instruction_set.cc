@@ -1,15 +1,18 @@
-// LINNET_ISA: limits Highway's dispatch and oneDNN for the whole process, before main. Programs that link the
-// kernels at all link this file too, used or not (CMakeLists.txt beside it).
-#include "kernels/instruction_set.h"
+// LINNET_ISA: limits the kernels of the whole process, before main. Programs that link the kernels at all
+// link this file too, used or not (CMakeLists.txt beside it).
+#include "linnet/instruction_set.h"
 
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "base/fail.h"
+#include "kernels/processor.h"
 
 namespace linnet {
 namespace {
@@ -28,15 +31,38 @@ std::vector<std::int64_t> usable_targets() {
   return targets;
 }
 
-kernels::LibraryLimit library_limit(std::int64_t target) {
-  if (target < HWY_AVX2) return kernels::LibraryLimit::avx512_core;
-  return target == HWY_AVX2 ? kernels::LibraryLimit::avx2 : kernels::LibraryLimit::sse41;
+/// What LINNET_ISA may name.
+struct Set {
+  std::string name;
+  std::int64_t target;
+  kernels::NarrowInstructions narrow;  ///< that products may use beside the target's
+};
+
+/// What this machine has, the best first: the targets, and beside AVX3 what products use of Highway's later
+/// ones, whether these were compiled or not.
+std::vector<Set> usable_sets() {
+  using kernels::NarrowInstructions;
+  const Set later[] = {{"AVX3_SPR", HWY_AVX3, NarrowInstructions::units},
+                       {"AVX3_ZEN4", HWY_AVX3, NarrowInstructions::bf16},
+                       {"AVX3_DL", HWY_AVX3, NarrowInstructions::vnni}};
+  std::vector<Set> sets;
+  for (const std::int64_t target : usable_targets()) {
+    if (target == HWY_AVX3) {
+      for (const Set& set : later) {
+        const bool compiled = std::ranges::find(sets, set.name, &Set::name) != sets.end();
+        if (!compiled && kernels::narrow_instructions_here() >= set.narrow) sets.push_back(set);
+      }
+    }
+    const std::string name = hwy::TargetName(target);
+    const auto* const found = std::ranges::find(later, name, &Set::name);
+    sets.push_back({name, target, found != std::end(later) ? found->narrow : NarrowInstructions::none});
+  }
+  return sets;
 }
 
-std::string names_of(const std::vector<std::int64_t>& targets) {
+std::string names_of(const std::vector<Set>& sets) {
   std::string names;
-  for (const std::int64_t target : targets)
-    names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  for (const Set& set : sets) names += (names.empty() ? "" : ", ") + set.name;
   return names;
 }
 
@@ -53,26 +79,26 @@ struct Choice {
 };
 
 Choice choose() {
-  const std::vector<std::int64_t> targets = usable_targets();
   const char* wanted = std::getenv("LINNET_ISA");
-  if (wanted == nullptr || *wanted == '\0') return {hwy::TargetName(targets.front()), {}};
-  for (const std::int64_t target : targets) {
-    const std::string name = hwy::TargetName(target);
-    if (in_capitals(wanted) != in_capitals(name)) continue;
-    hwy::DisableTargets(target - 1);
+  if (wanted == nullptr || *wanted == '\0') return {hwy::TargetName(usable_targets().front()), {}};
+  const std::vector<Set> sets = usable_sets();
+  for (const Set& set : sets) {
+    if (in_capitals(wanted) != in_capitals(set.name)) continue;
+    hwy::DisableTargets(set.target - 1);
     // Every call of Highway 1.0.3's SupportedTargets makes the dispatch choose among all targets of the
     // machine again, the disabled ones too, so the choice is made here and nothing but tests asks for the
     // targets later.
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    kernels::limit_library(library_limit(target));
-    return {name, {}};
+    kernels::limit_narrow_instructions(set.narrow);
+    return {set.name, {}};
   }
-  return {{}, fmt::format("expected one of {}, which this machine has, got {}", names_of(targets), wanted)};
+  return {{}, fmt::format("expected one of {}, which this machine has, got {}", names_of(sets), wanted)};
 }
 
-// Made before main, while there is one thread, and never again.
+// Made before main, while there is one thread, and never again. Never destroyed: models may be loaded while
+// the program ends.
 const Choice& choice() {
-  static const Choice made = choose();
+  static const Choice& made = *new Choice(choose());
   return made;
 }
 

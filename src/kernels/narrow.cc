@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/fail.h"
-#include "kernels/library.h"
+#include "kernels/processor.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/narrow.cc"

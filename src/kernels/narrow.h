@@ -10,8 +10,7 @@
 namespace linnet::kernels {
 
 /// How a matrix B [inputs, outputs] of bf16 or int8 is packed: in panels of 64 columns, each in blocks of 16
-/// groups of 2 (bf16) or 4 (int8) rows, a group's numbers of a column side by side; padded with zeros. oneDNN
-/// calls it BA16a64b2a and BA16a64b4a.
+/// groups of 2 (bf16) or 4 (int8) rows, a group's numbers of a column side by side; padded with zeros.
 struct NarrowLayout {
   static constexpr std::int64_t columns = 64;
 

@@ -31,26 +31,21 @@ void finish_sums(View<float> c, const float* sums, std::int64_t stride, Activati
   });
 }
 
-void finish(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
-  if (c.extent(0) == 0) return;
-  finish_sums(c, sums, stride, epilogue.activation, epilogue.row(0, 0), epilogue.steps());
-}
-
-/// Rows of a panel from row k on, which is even, for tile `tile` of `tiles` that read it.
+/// `count` rows of a panel from row k on, which is even, for tile `tile` of `tiles` that read them. What
+/// follows them in memory is multiplied next.
 FloatRows rows_of(const float* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k,
-                  std::int64_t tile, std::int64_t tiles) {
+                  std::int64_t count, std::int64_t tile, std::int64_t tiles) {
   constexpr std::int64_t width = PanelLayout::columns;
-  const float* at = packed + panel * layout.panel_floats();
-  return {at + k * width, width,
-          NextPanel::of_tile(at, 4 * layout.panel_floats(), tile, tiles).after(4 * k * width)};
+  const float* at = packed + panel * layout.panel_floats() + k * width;
+  return {at, width, NextPanel::of_tile(at, 4 * count * width, tile, tiles)};
 }
 PairRows rows_of(const bf16* packed, const PanelLayout& layout, std::int64_t panel, std::int64_t k,
-                 std::int64_t tile, std::int64_t tiles) {
+                 std::int64_t count, std::int64_t tile, std::int64_t tiles) {
   constexpr std::int64_t width = PanelLayout::columns;
   const NarrowLayout pairs{WeightType::bf16, layout.inputs, layout.outputs};
-  const bf16* at = packed + pairs.offset(0, panel * width);
-  return {reinterpret_cast<const std::uint32_t*>(at + k * width), width,
-          NextPanel::of_tile(at, pairs.panel_bytes(), tile, tiles).after(2 * k * width)};
+  const bf16* at = packed + pairs.offset(0, panel * width) + k * width;
+  return {reinterpret_cast<const std::uint32_t*>(at), width,
+          NextPanel::of_tile(at, (count + 1) / 2 * 4 * width, tile, tiles)};
 }
 
 /// to [rows, 64] = columns of the dense panel from 64 rows of w, `stride` floats apart: the transpose.
@@ -91,29 +86,61 @@ void pack_rows_both(float* transposed, float* straight, std::int64_t panel_float
   hwy::FlushStream();
 }
 
+/// Most rows that go through the slices of a panel together: their sums lie in the caches meanwhile.
+constexpr std::int64_t most_rows = 96;
+
+/// Columns of panels [first, last) of c = epilogue(a · B), for most_rows at most.
 template <class T>
-void multiply_columns(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
-                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+void multiply_few(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
+                  std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
   constexpr std::int64_t width = PanelLayout::columns;
   const std::int64_t slice = layout.slice();
   const std::int64_t rows = a.extent(0);
   const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  const std::int64_t least_height = rows / tiles, higher = rows % tiles;
   const Epilogue::Steps steps = epilogue.steps();
-  HWY_ALIGN float sums[tile_rows * width] = {};
+  const bool adds_alone =
+      epilogue.activation == Activation::none && epilogue.slope.rank() == 0 && epilogue.factor.rank() == 0;
+  const bool residual = epilogue.residual.data() != nullptr;
+  HWY_ALIGN float sums[most_rows * width];
   for (std::int64_t panel = first; panel < last; ++panel) {
     const std::int64_t j = panel * width;
     const std::int64_t n = std::min(width, layout.outputs - j);
-    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const float* const bias = epilogue.bias.data() != nullptr ? epilogue.bias.data() + j : nullptr;
+    // Without inputs there is one slice, of no terms.
+    for (std::int64_t k = 0; k == 0 || k < layout.inputs; k += slice) {
+      const std::int64_t inner = std::min(slice, layout.inputs - k);
+      const bool ends = k + inner == layout.inputs;
       // Tiles of nearly equal height: 8 rows as 4 + 4.
-      const std::int64_t begin = rows * tile / tiles;
-      const std::int64_t end = rows * (tile + 1) / tiles;
-      for (std::int64_t k = 0; k < layout.inputs; k += slice)
-        tile_product<false>(static_cast<int>(end - begin), static_cast<int>(n), sums, k > 0, a.at(begin, k),
-                            a.stride(0), rows_of(packed, layout, panel, k, tile, tiles),
-                            std::min(slice, layout.inputs - k));
-      finish_sums(View<float>(c.at(begin, j), {end - begin, n}, {c.stride(0), 1}), sums, width,
-                  epilogue.activation, epilogue.row(begin, j), steps);
+      for (std::int64_t tile = 0, begin = 0, height = 0; tile < tiles; ++tile, begin += height) {
+        height = least_height + (tile < higher ? 1 : 0);
+        float* const own = sums + (k > 0 || !ends ? begin * width : 0);
+        const auto multiply = [&](const auto& to) HWY_ATTR {
+          tile_product<false>(static_cast<int>(height), static_cast<int>(n), to, a.at(begin, k), a.stride(0),
+                              rows_of(packed, layout, panel, k, inner, tile, tiles), inner);
+        };
+        if (ends && adds_alone && n == width) {
+          multiply(IntoRows{c.at(begin, j), c.stride(0), k > 0 ? own : nullptr, bias,
+                            residual ? epilogue.residual.at(begin, j) : nullptr, steps.residual});
+          continue;
+        }
+        multiply(IntoSums{own, k > 0});
+        if (ends)
+          finish_sums(View<float>(c.at(begin, j), {height, n}, {c.stride(0), 1}), own, width,
+                      epilogue.activation, epilogue.row(begin, j), steps);
+      }
     }
+  }
+}
+
+template <class T>
+void multiply_columns(View<float> c, View<const float> a, const T* packed, const PanelLayout& layout,
+                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
+  const std::int64_t rows = a.extent(0), blocks = (rows + most_rows - 1) / most_rows;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t begin = rows * block / blocks, end = rows * (block + 1) / blocks;
+    multiply_few(c.slice(0, begin, end), a.slice(0, begin, end), packed, layout, first, last,
+                 epilogue.of_rows(begin, end));
   }
 }
 
@@ -133,7 +160,6 @@ HWY_AFTER_NAMESPACE();
 namespace linnet::kernels {
 namespace {
 
-HWY_EXPORT(finish);
 HWY_EXPORT(pack_rows);
 HWY_EXPORT(pack_rows_both);
 HWY_EXPORT(multiply_floats);
@@ -207,10 +233,6 @@ void multiply_panels(View<float> c, View<const float> a, const float* packed, co
 void multiply_panels(View<float> c, View<const float> a, const bf16* packed, const PanelLayout& layout,
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue) {
   HWY_DYNAMIC_DISPATCH(multiply_pairs)(c, a, packed, layout, first, last, epilogue);
-}
-
-void finish_rows(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue) {
-  HWY_DYNAMIC_DISPATCH(finish)(c, sums, stride, epilogue);
 }
 
 }  // namespace linnet::kernels

@@ -10,7 +10,7 @@
 namespace linnet::kernels {
 
 /// How a matrix B [inputs, outputs] is packed: in panels of 64 columns, each a dense [inputs, 64] whose rows
-/// are padded with zeros to a multiple of 16 and whose columns to 64. oneDNN calls it BA16a64b.
+/// are padded with zeros to a multiple of 16 and whose columns to 64.
 struct PanelLayout {
   static constexpr std::int64_t columns = 64;
 
@@ -22,8 +22,7 @@ struct PanelLayout {
   /// Floats from one panel to the next.
   std::int64_t panel_floats() const { return padded_inputs() * columns; }
   std::int64_t floats() const { return panels() * panel_floats(); }
-  /// Terms that are summed in a register before the sum is added to the ones before it: oneDNN's choice for
-  /// AVX-512, made ours so that both round alike.
+  /// Terms that are summed in a register before the sum is added to the ones before it.
   std::int64_t slice() const { return inputs <= 1024 ? 512 : 1024; }
 };
 
@@ -48,8 +47,5 @@ void multiply_panels(View<float> c, View<const float> a, const float* packed, co
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue);
 void multiply_panels(View<float> c, View<const float> a, const bf16* packed, const PanelLayout& layout,
                      std::int64_t first, std::int64_t last, const Epilogue& epilogue);
-
-/// c = epilogue(sums), sums [rows, outputs] with rows `stride` apart, possibly c's own memory.
-void finish_rows(View<float> c, const float* sums, std::int64_t stride, const Epilogue& epilogue);
 
 }  // namespace linnet::kernels

@@ -1,8 +1,7 @@
-// The tile at the heart of our own dense products: R rows by 64 columns over at most one slice of the inner
+// The tile at the heart of the dense products: R rows by 64 columns over at most one slice of the inner
 // dimension, all sums in registers, every one of them a sequence of multiply-adds, fused where the
 // instruction set fuses them, in the order of the inner index. That order is the definition of a product
-// here: oneDNN's AVX-512 kernels round the same way, and so a row's bits depend neither on the rows beside it
-// nor on which of the two computed it.
+// here, so that a row's bits do not depend on the rows beside it.
 
 #if defined(LINNET_KERNELS_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LINNET_KERNELS_TILE_INL_H_
@@ -44,12 +43,12 @@ HWY_INLINE void for_tile_rows(int rows, const Body& body) {
   }
 }
 
-/// The panel that follows the one a tile reads. Every tile asks for a part of it: its first reader would
-/// otherwise wait for all of it, while those that come later read it from the second cache.
+/// What follows the panel, or the part of one, that a tile reads. Every tile asks for a part of it: its first
+/// reader would otherwise wait for all of it, while those that come later read it from the second cache.
 struct NextPanel {
   const std::byte* at;
   std::int64_t step;    ///< bytes that a tile asks for while it reads 256
-  std::int64_t second;  ///< where the second line of those begins
+  std::int64_t second;  ///< where the second line of those begins, 0 where there is one at most
 
   static NextPanel nothing(const void* near) { return {static_cast<const std::byte*>(near), 0, 0}; }
   /// For the only tile that reads a panel: what it will read itself a little later, every other line, beside
@@ -57,17 +56,14 @@ struct NextPanel {
   static NextPanel soon(const void* panel) { return {static_cast<const std::byte*>(panel) + 2048, 256, 128}; }
   /// For tile `tile` of `tiles` that read the panel of `bytes`.
   static NextPanel of_tile(const void* panel, std::int64_t bytes, std::int64_t tile, std::int64_t tiles) {
-    const std::int64_t parts = tiles >= 4 ? 4 : 2;
+    const std::int64_t parts = tiles >= 4 ? 4 : 2, part = tiles >= 4 ? bytes / 4 : bytes / 2;
     if (tiles < 2 || tile >= parts) return nothing(panel);
-    return {static_cast<const std::byte*>(panel) + bytes + tile * bytes / parts, 256 / parts,
-            parts == 2 ? 64 : 0};
+    return {static_cast<const std::byte*>(panel) + bytes + tile * part, 256 / parts, parts == 2 ? 64 : 0};
   }
 
-  /// For what the tile reads after the first `bytes`.
-  NextPanel after(std::int64_t bytes) const { return {at + bytes / 256 * step, step, second}; }
   HWY_INLINE void fetch() {
     __builtin_prefetch(at, 0, 2);
-    __builtin_prefetch(at + second, 0, 2);
+    if (second != 0) __builtin_prefetch(at + second, 0, 2);
     at += step;
   }
 };
@@ -124,11 +120,46 @@ HWY_INLINE void add_terms(D d, hwy::HWY_NAMESPACE::Vec<D> (&sum)[R][vectors], co
   row += transposed ? lda : 1;
 }
 
-/// sums[r][j] (=, or += where `add`) Σ_k a(r, k) b[k][j] for r < R and at least all j < columns ≤ 64. a(r, k)
-/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r]; sums' rows are 64 floats apart.
-template <int R, int vectors, bool transposed, class B>
-HWY_NOINLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, const float* HWY_RESTRICT a,
-                               std::int64_t lda, const B& b, std::int64_t inner) {
+/// Where a tile's sums go: into rows of 64 floats, or, where `add`, onto what they hold.
+struct IntoSums {
+  static constexpr bool whole_panels = false;
+  float* sums;
+  bool add;
+
+  template <class D, class V>
+  HWY_INLINE void operator()(D d, V sum, std::int64_t row, std::int64_t column) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    float* const to = sums + row * 64 + column;
+    hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
+  }
+};
+
+/// Into rows of a matrix of which all 64 columns are there: earlier sums + sums + bias + residual, as far as
+/// these are not null. `earlier` has rows of 64 floats; the residual may be the matrix itself.
+struct IntoRows {
+  static constexpr bool whole_panels = true;
+  float* to;
+  std::int64_t stride;
+  const float* earlier;
+  const float* bias;
+  const float* residual;
+  std::int64_t residual_stride;
+
+  template <class D, class V>
+  HWY_INLINE void operator()(D d, V sum, std::int64_t row, std::int64_t column) const {
+    namespace hn = hwy::HWY_NAMESPACE;
+    if (earlier != nullptr) sum = hn::Add(hn::LoadU(d, earlier + row * 64 + column), sum);
+    if (bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, bias + column));
+    if (residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, residual + row * residual_stride + column));
+    hn::StoreU(sum, d, to + row * stride + column);
+  }
+};
+
+/// end(d, Σ_k a(r, k) b[k][j …], r, j) for r < R and at least all j < columns ≤ 64, vector by vector. a(r, k)
+/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r].
+template <int R, int vectors, bool transposed, class End, class B>
+HWY_NOINLINE void tile_product(int columns, const End& end, const float* HWY_RESTRICT a, std::int64_t lda,
+                               const B& b, std::int64_t inner) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<float, 16> d;
   using V = hn::Vec<decltype(d)>;
@@ -153,32 +184,30 @@ HWY_NOINLINE void tile_product(int columns, float* HWY_RESTRICT sums, bool add, 
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) {
-        float* HWY_RESTRICT to = sums + r * 64 + j + v * lanes;
-        hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum[r][v]) : sum[r][v], d, to);
-      }
+      for (int v = 0; v < vectors; ++v) end(d, sum[r][v], r, j + v * lanes);
     }
   }
 }
 
-template <int R, bool transposed, class B>
-HWY_INLINE void tile_product(int columns, float* sums, bool add, const float* a, std::int64_t lda, const B& b,
+template <int R, bool transposed, class End, class B>
+HWY_INLINE void tile_product(int columns, const End& end, const float* a, std::int64_t lda, const B& b,
                              std::int64_t inner) {
   constexpr int lanes =
       static_cast<int>(hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::CappedTag<float, 16>()));
   if constexpr (lanes == 16 || R <= 3) {
-    if (lanes < 16 || columns > 2 * lanes)
-      return tile_product<R, 4, transposed>(columns, sums, add, a, lda, b, inner);
+    if (lanes < 16 || End::whole_panels || columns > 2 * lanes)
+      return tile_product<R, 4, transposed>(columns, end, a, lda, b, inner);
   }
-  tile_product<R, 2, transposed>(columns, sums, add, a, lda, b, inner);
+  if constexpr (lanes < 16 || !End::whole_panels)
+    tile_product<R, 2, transposed>(columns, end, a, lda, b, inner);
 }
 
 /// The same for a number of rows known only at run time, 1 … tile_rows.
-template <bool transposed, class B>
-HWY_INLINE void tile_product(int rows, int columns, float* sums, bool add, const float* a, std::int64_t lda,
+template <bool transposed, class End, class B>
+HWY_INLINE void tile_product(int rows, int columns, const End& end, const float* a, std::int64_t lda,
                              const B& b, std::int64_t inner) {
   for_tile_rows(rows, [&](auto count) HWY_ATTR {
-    tile_product<decltype(count)::value, transposed>(columns, sums, add, a, lda, b, inner);
+    tile_product<decltype(count)::value, transposed>(columns, end, a, lda, b, inner);
   });
 }
 

@@ -1,5 +1,5 @@
-// dw += dyᵀ x. In f32 by our own tiles: they read dy by rows as it is, where oneDNN would want a transposed
-// copy. In bf16 both factors are copied to be rounded, and the copies laid out as those products want them.
+// dw += dyᵀ x. In f32 the tiles read dy by rows as it is. In bf16 both factors are copied to be rounded, and
+// the copies laid out as those products want them.
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -106,7 +106,14 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
       for (std::int64_t i = out; i < out_end; i += tile_rows) {
         const auto tile = static_cast<int>(std::min<std::int64_t>(tile_rows, out_end - i));
         fetch_tile(dw, i, tile, j, n);
-        tile_product<true>(tile, static_cast<int>(n), sums, false, left.at(0, i - out), left.stride(0), b,
+        const float* const columns = left.at(0, i - out);
+        if (n == panel) {
+          float* const to = dw.at(i, j);
+          tile_product<true>(tile, panel, IntoRows{to, dw.stride(0), nullptr, nullptr, to, dw.stride(0)},
+                             columns, left.stride(0), b, inner);
+          continue;
+        }
+        tile_product<true>(tile, static_cast<int>(n), IntoSums{sums, false}, columns, left.stride(0), b,
                            inner);
         for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);

@@ -113,8 +113,6 @@ std::string complaint(const std::string& module, const fs::path& file, const std
     return "what is inside a family belongs to attention";
   if (target.starts_with("hwy/") && module != "kernels" && module != "attention")
     return "Highway belongs to kernels and attention";
-  if (starts_with_any(target, {"dnnl", "oneapi/"}) && file != fs::path("src/kernels/library.cc"))
-    return "oneDNN belongs to src/kernels/library.cc";
   if (target == "mpi.h" && (file.parent_path() != fs::path("src/comm/mpi") || file.extension() != ".cc"))
     return "MPI belongs to the sources of src/comm/mpi";
   // The library that is installed depends on no MPI.
@@ -191,7 +189,6 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_TRUE(allowed("layers", "src/layers/a.cc", "attention/family.h"));
   EXPECT_FALSE(allowed("model", "src/model/a.cc", "attention/lsh/hash.h"));
   EXPECT_FALSE(allowed("apps", "apps/linnet/a.cc", "attention/sparse/strided_attention.h"));
-  EXPECT_TRUE(allowed("kernels", "src/kernels/library.cc", "dnnl.hpp"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "linnet/error.h"));
   EXPECT_TRUE(allowed("base", "src/base/tensor.h", "vector"));
 
@@ -214,8 +211,6 @@ TEST(IncludeArrows, TellAllowedFromForbidden) {
   EXPECT_FALSE(allowed("base", "src/base/a.cc", "linnet/mask.h"));
   EXPECT_FALSE(allowed("base", "include/linnet/tensor.h", "linnet/unheard_of.h"));
   EXPECT_FALSE(allowed("layers", "src/layers/a.cc", "hwy/highway.h"));
-  EXPECT_FALSE(allowed("kernels", "src/kernels/activation.cc", "dnnl.hpp"));
-  EXPECT_FALSE(allowed("kernels", "src/kernels/activation.cc", "oneapi/dnnl/dnnl.hpp"));
   EXPECT_FALSE(allowed("apps", "apps/linnet/bench/bench.cc", "immintrin.h"));
 }
 

@@ -1,5 +1,5 @@
 // The linear and the softmax family have the same bits on every processor with the same instruction set, in
-// all three passes. No product of oneDNN's is part of them.
+// all three passes.
 #include "support/portable_bits.h"
 
 #include "attention/attention_tools.h"

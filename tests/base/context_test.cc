@@ -233,20 +233,6 @@ TEST(Context, ThreadsTakeOverTheFloatMode) {
   }
 }
 
-TEST(Context, KeepsOneObjectOfATypeForEachThread) {
-  struct First {
-    int value = 1;
-  };
-  struct Second {
-    int value = 2;
-  };
-  Context context(2);
-  context.impl().kept<First>().value = 5;
-  EXPECT_EQ(context.impl().kept<First>().value, 5);
-  EXPECT_EQ(context.impl().kept<Second>().value, 2);
-  parallel_for(context, 2, [](Context& own, std::int64_t) { EXPECT_EQ(own.impl().kept<First>().value, 1); });
-}
-
 TEST(Workspace, IsAlignedApartAndGivenBack) {
   Context context(1);
   float* first;

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/targets.h"
 #include "support/contexts.h"
 #include "support/errors.h"
 #include "support/sessions.h"
-#include "support/targets.h"
 
 namespace linnet {
 namespace {
@@ -61,7 +61,7 @@ void expect_observe_leaves_what_step_leaves(const ModelConfig& config, const Ses
 }
 
 TEST(Session, ObserveLeavesWhatAStepThatDrewTheTokensLeaves) {
-  for_every_instruction_set([] {
+  kernels::for_every_target([] {
     for (const ModelConfig& config : configs())
       for (const int threads : {1, 3}) expect_observe_leaves_what_step_leaves(config, {.threads = threads});
   });
@@ -117,7 +117,7 @@ TEST(Session, LogitsAreThoseOfForwardAndMoveNothing) {
 }
 
 TEST(Session, PrefillOfManyStreamsIsPrefillOfEach) {
-  for_every_instruction_set([] {
+  kernels::for_every_target([] {
     for (ModelConfig config : configs())
       for (const WeightType weights : {WeightType::f32, WeightType::bf16, WeightType::int8}) {
         if (weights != WeightType::f32 && config.attention.family != Family::linear) continue;

@@ -1,6 +1,5 @@
 // A session's tokens and states have the same bits on every processor with the same instruction set: a stream
-// that is saved on one continues on another. The prompt's dense products are oneDNN's on AVX-512
-// (tests/kernels hashes such products alone), those of the steps ours.
+// that is saved on one continues on another.
 #include "support/portable_bits.h"
 
 #include "support/sessions.h"

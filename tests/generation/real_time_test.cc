@@ -117,7 +117,6 @@ TEST(RealTime, NorWithALogitsProcessorAndLogProbabilities) {
       }
 }
 
-// What oneDNN allocates in its own calls does not grow.
 TEST(RealTime, StepsOfSeveralFieldsAllocateNothing) {
   for (const std::int64_t streams : {1, 70}) {
     ModelConfig config = stream_config(WeightType::f32, OutputDistribution::categorical);

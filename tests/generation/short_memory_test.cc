@@ -154,8 +154,7 @@ TEST_F(ShortMemory, APromptIsTakenWholeOrNotAtAll) {
   }
 }
 
-// Prompts that pass through the layers together only at first, and so few steps each time that oneDNN, which
-// ends the process where memory is short, has no part in it.
+// Prompts that pass through the layers together only at first.
 TEST_F(ShortMemory, PromptsThatPartAreTakenWholeOrNotAtAll) {
   ModelConfig config = tiny_config();
   config.positions = Positions::sinusoidal;

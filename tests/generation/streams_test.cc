@@ -3,9 +3,9 @@
 
 #include <thread>
 
+#include "kernels/targets.h"
 #include "linnet/error.h"
 #include "support/sessions.h"
-#include "support/targets.h"
 
 namespace linnet {
 namespace {
@@ -48,7 +48,7 @@ void expect_alone_as_among_seventy(const ModelConfig& config) {
 }
 
 TEST(Session, StreamDrawsAloneWhatItDrawsAmongSeventy) {
-  for_every_instruction_set([] {
+  kernels::for_every_target([] {
     for (ModelConfig config : session_configs()) {
       expect_alone_as_among_seventy(config);
       // Products of codes are exact. Those of bf16 may depend on the rows beside them (docs/numerics.md).

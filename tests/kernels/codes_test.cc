@@ -1,4 +1,4 @@
-// Products of 8-bit codes by our own kernel, which oneDNN's take the place of where the processor has them.
+// Products of 8-bit codes where the processor has no instructions for them.
 #include "kernels/codes.h"
 
 #include <gtest/gtest.h>

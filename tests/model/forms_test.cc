@@ -1,12 +1,12 @@
 // The parallel and the recurrent form of whole models against each other and against double precision.
 #include <gtest/gtest.h>
 
+#include "kernels/targets.h"
 #include "linnet/error.h"
 #include "model/transformer.h"
 #include "reference/transformer.h"
 #include "support/contexts.h"
 #include "support/models.h"
-#include "support/targets.h"
 
 namespace linnet {
 namespace {
@@ -173,7 +173,7 @@ void expect_same_bits_alone_and_together(const ModelConfig& config) {
 }
 
 TEST(Forms, StreamsStepAloneOrTogetherWithTheSameBits) {
-  for_every_instruction_set([] {
+  kernels::for_every_target([] {
     for (const ModelConfig& config : configs()) expect_same_bits_alone_and_together(config);
   });
 }

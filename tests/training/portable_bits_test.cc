@@ -1,6 +1,4 @@
 // A model's logits, gradients and update have the same bits on every processor with the same instruction set.
-// Its dense products have at least 128 rows, so that they are oneDNN's on AVX-512; tests/kernels hashes those
-// alone.
 #include "support/portable_bits.h"
 
 #include "model/training_transformer.h"
