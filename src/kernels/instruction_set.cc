@@ -90,7 +90,7 @@ Choice choose() {
     // targets later.
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     kernels::limit_narrow_instructions(set.narrow);
-    return {set.name, {}};
+    return {hwy::TargetName(set.target), {}};
   }
   return {{}, fmt::format("expected one of {}, which this machine has, got {}", names_of(sets), wanted)};
 }

@@ -21,13 +21,15 @@ HWY_BEFORE_NAMESPACE();
 namespace linnet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// c = what `end` and the rows below it say after the sums, `stride` apart.
-void finish_sums(View<float> c, const float* sums, std::int64_t stride, Activation activation,
-                 const Epilogue::Row& end, const Epilogue::Steps& steps) {
+/// `rows` rows of n numbers, `stride` apart, = what `end` and the rows below it say after the sums, whose
+/// rows are 64 floats.
+void finish_sums(float* to, std::int64_t stride, std::int64_t rows, std::int64_t n, const float* sums,
+                 Activation activation, const Epilogue::Row& end, const Epilogue::Steps& steps) {
   with_activation(activation, [&](auto known) HWY_ATTR {
-    finish_rows<decltype(known)::value, false>(c.data(), c.stride(0), c.extent(0), c.extent(1), end, steps,
-                                               [&](auto lanes, std::int64_t i, std::int64_t j)
-                                                   HWY_ATTR { return lanes.load(sums + i * stride + j); });
+    finish_rows<decltype(known)::value, false>(to, stride, rows, n, end, steps,
+                                               [&](auto lanes, std::int64_t i, std::int64_t j) HWY_ATTR {
+                                                 return lanes.load(sums + i * PanelLayout::columns + j);
+                                               });
   });
 }
 
@@ -99,8 +101,8 @@ void multiply_few(View<float> c, View<const float> a, const T* packed, const Pan
   const std::int64_t tiles = (rows + tile_rows - 1) / tile_rows;
   const std::int64_t least_height = rows / tiles, higher = rows % tiles;
   const Epilogue::Steps steps = epilogue.steps();
-  const bool adds_alone =
-      epilogue.activation == Activation::none && epilogue.slope.rank() == 0 && epilogue.factor.rank() == 0;
+  const bool into_rows = epilogue.activation == Activation::none && epilogue.slope.rank() == 0 &&
+                         (epilogue.factor.rank() == 0 || epilogue.factor.dtype() == DType::f32);
   const bool residual = epilogue.residual.data() != nullptr;
   HWY_ALIGN float sums[most_rows * width];
   for (std::int64_t panel = first; panel < last; ++panel) {
@@ -119,15 +121,21 @@ void multiply_few(View<float> c, View<const float> a, const T* packed, const Pan
           tile_product<false>(static_cast<int>(height), static_cast<int>(n), to, a.at(begin, k), a.stride(0),
                               rows_of(packed, layout, panel, k, inner, tile, tiles), inner);
         };
-        if (ends && adds_alone && n == width) {
-          multiply(IntoRows{c.at(begin, j), c.stride(0), k > 0 ? own : nullptr, bias,
-                            residual ? epilogue.residual.at(begin, j) : nullptr, steps.residual});
+        if (ends && into_rows && n == width) {
+          multiply(IntoRows{.to = c.at(begin, j),
+                            .stride = c.stride(0),
+                            .earlier = k > 0 ? own : nullptr,
+                            .bias = bias,
+                            .factor = epilogue.factor.at<float>(begin, j),
+                            .factor_stride = steps.factor,
+                            .residual = residual ? epilogue.residual.at(begin, j) : nullptr,
+                            .residual_stride = steps.residual});
           continue;
         }
         multiply(IntoSums{own, k > 0});
         if (ends)
-          finish_sums(View<float>(c.at(begin, j), {height, n}, {c.stride(0), 1}), own, width,
-                      epilogue.activation, epilogue.row(begin, j), steps);
+          finish_sums(c.at(begin, j), c.stride(0), height, n, own, epilogue.activation,
+                      epilogue.row(begin, j), steps);
       }
     }
   }

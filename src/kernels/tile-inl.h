@@ -134,22 +134,25 @@ struct IntoSums {
   }
 };
 
-/// Into rows of a matrix of which all 64 columns are there: earlier sums + sums + bias + residual, as far as
-/// these are not null. `earlier` has rows of 64 floats; the residual may be the matrix itself.
+/// Into rows of a matrix of which all 64 columns are there: (earlier sums + sums + bias) · factor + residual,
+/// as far as these are not null. `earlier` has rows of 64 floats; the residual may be the matrix itself.
 struct IntoRows {
   static constexpr bool whole_panels = true;
   float* to;
   std::int64_t stride;
-  const float* earlier;
-  const float* bias;
-  const float* residual;
-  std::int64_t residual_stride;
+  const float* earlier = nullptr;
+  const float* bias = nullptr;
+  const float* factor = nullptr;
+  std::int64_t factor_stride = 0;
+  const float* residual = nullptr;
+  std::int64_t residual_stride = 0;
 
   template <class D, class V>
   HWY_INLINE void operator()(D d, V sum, std::int64_t row, std::int64_t column) const {
     namespace hn = hwy::HWY_NAMESPACE;
     if (earlier != nullptr) sum = hn::Add(hn::LoadU(d, earlier + row * 64 + column), sum);
     if (bias != nullptr) sum = hn::Add(sum, hn::LoadU(d, bias + column));
+    if (factor != nullptr) sum = hn::Mul(sum, hn::LoadU(d, factor + row * factor_stride + column));
     if (residual != nullptr) sum = hn::Add(sum, hn::LoadU(d, residual + row * residual_stride + column));
     hn::StoreU(sum, d, to + row * stride + column);
   }

@@ -109,8 +109,10 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
         const float* const columns = left.at(0, i - out);
         if (n == panel) {
           float* const to = dw.at(i, j);
-          tile_product<true>(tile, panel, IntoRows{to, dw.stride(0), nullptr, nullptr, to, dw.stride(0)},
-                             columns, left.stride(0), b, inner);
+          tile_product<true>(
+              tile, panel,
+              IntoRows{.to = to, .stride = dw.stride(0), .residual = to, .residual_stride = dw.stride(0)},
+              columns, left.stride(0), b, inner);
           continue;
         }
         tile_product<true>(tile, static_cast<int>(n), IntoSums{sums, false}, columns, left.stride(0), b,

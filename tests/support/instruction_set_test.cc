@@ -24,8 +24,9 @@ TEST(InstructionSet, IsTheOneThatTheEnvironmentNames) {
   try {
     const std::string used = instruction_set();
     EXPECT_FALSE(used.empty());
+    // AVX3_DL, AVX3_ZEN4 and AVX3_SPR are AVX3 where they are no targets of their own.
     if (wanted != nullptr) {
-      EXPECT_EQ(used, wanted);
+      EXPECT_TRUE(std::string(wanted).starts_with(used)) << used << " instead of " << wanted;
     }
   } catch (const UsageError& error) {
     ASSERT_STRNE(wanted, plain) << error.what();
