@@ -18,7 +18,8 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   target_compile_options(linnet_flags INTERFACE -O3 -DNDEBUG)
 endif()
 
-# Every kernel is compiled for each of Highway's targets from SSE4.1 on: the few older processors with SSSE3 take the plain one. CMAKE_CXX_FLAGS may name other targets to leave out.
+# Every kernel is compiled for each of Highway's targets from SSE4.1 on: the few older processors with SSSE3 take the plain one.
+# CMAKE_CXX_FLAGS may name other targets to leave out.
 if(NOT CMAKE_CXX_FLAGS MATCHES HWY_DISABLED_TARGETS)
   target_compile_definitions(linnet_flags INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3)
 endif()

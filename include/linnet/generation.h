@@ -44,11 +44,11 @@ using LogitsProcessor = std::function<void(std::int64_t stream, std::int64_t fie
 /// std::bad_alloc, and every stream is as it was. `prefill` takes several streams in groups. Where it throws
 /// for want of memory (std::bad_alloc, or OutOfMemoryError), each stream has taken its whole prompt or
 /// nothing, as `position` tells. `begin`, `fork`, `restore`, `save`, `logits`, `probabilities` and `resize`
-/// change nothing where they throw. Where a step fails for another reason, in a feature map of
-/// the caller's say, a stream whose layers have not all seen the token cannot continue, as `can_continue`
-/// tells. Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then
-/// throws Error for it; the other streams have moved by a token or not at all, as `position` tells; `step`
-/// has then written the tokens of those that have.
+/// change nothing where they throw. Where a step fails for another reason, in a feature map of the caller's
+/// say, a stream whose layers have not all seen the token cannot continue, as `can_continue` tells.
+/// Everything but `begin`, `restore`, a `fork` into it, `set_sampling` and what only tells of it then throws
+/// Error for it; the other streams have moved by a token or not at all, as `position` tells; `step` has then
+/// written the tokens of those that have.
 ///
 /// There are 1 … 1,048,576 streams. A session that was moved from may only be destroyed or assigned to.
 class LINNET_API Session {

@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/hidden.h"
 #include "base/workspace.h"

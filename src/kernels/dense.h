@@ -28,9 +28,9 @@ bool multiplies_fast(WeightType type);
 /// Whether it has matrix units (AMX) for products with such weights.
 bool multiplies_by_units(WeightType type);
 
-/// A matrix B [inputs, outputs] in the layout that the dense products want it in. Packed once
-/// for generation, after every update in training. Memory is taken by the first pack. Immutable but for
-/// `pack`; products may share it across threads.
+/// A matrix B [inputs, outputs] in the layout that the dense products want it in. Packed once for generation,
+/// after every update in training. Memory is taken by the first pack. Immutable but for `pack`; products may
+/// share it across threads.
 class PackedMatrix {
  public:
   PackedMatrix(std::int64_t inputs, std::int64_t outputs, WeightType type = WeightType::f32);

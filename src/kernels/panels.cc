@@ -117,22 +117,22 @@ void multiply_few(View<float> c, View<const float> a, const T* packed, const Pan
       for (std::int64_t tile = 0, begin = 0, height = 0; tile < tiles; ++tile, begin += height) {
         height = least_height + (tile < higher ? 1 : 0);
         float* const own = sums + (k > 0 || !ends ? begin * width : 0);
-        const auto multiply = [&](const auto& to) HWY_ATTR {
+        const auto multiply = [&](const TileEnd& to) HWY_ATTR {
           tile_product<false>(static_cast<int>(height), static_cast<int>(n), to, a.at(begin, k), a.stride(0),
                               rows_of(packed, layout, panel, k, inner, tile, tiles), inner);
         };
         if (ends && into_rows && n == width) {
-          multiply(IntoRows{.to = c.at(begin, j),
-                            .stride = c.stride(0),
-                            .earlier = k > 0 ? own : nullptr,
-                            .bias = bias,
-                            .factor = epilogue.factor.at<float>(begin, j),
-                            .factor_stride = steps.factor,
-                            .residual = residual ? epilogue.residual.at(begin, j) : nullptr,
-                            .residual_stride = steps.residual});
+          multiply({.to = c.at(begin, j),
+                    .stride = c.stride(0),
+                    .earlier = k > 0 ? own : nullptr,
+                    .bias = bias,
+                    .factor = epilogue.factor.at<float>(begin, j),
+                    .factor_stride = steps.factor,
+                    .residual = residual ? epilogue.residual.at(begin, j) : nullptr,
+                    .residual_stride = steps.residual});
           continue;
         }
-        multiply(IntoSums{own, k > 0});
+        multiply(TileEnd::sums(own, k > 0));
         if (ends)
           finish_sums(c.at(begin, j), c.stride(0), height, n, own, epilogue.activation,
                       epilogue.row(begin, j), steps);

@@ -120,24 +120,9 @@ HWY_INLINE void add_terms(D d, hwy::HWY_NAMESPACE::Vec<D> (&sum)[R][vectors], co
   row += transposed ? lda : 1;
 }
 
-/// Where a tile's sums go: into rows of 64 floats, or, where `add`, onto what they hold.
-struct IntoSums {
-  static constexpr bool whole_panels = false;
-  float* sums;
-  bool add;
-
-  template <class D, class V>
-  HWY_INLINE void operator()(D d, V sum, std::int64_t row, std::int64_t column) const {
-    namespace hn = hwy::HWY_NAMESPACE;
-    float* const to = sums + row * 64 + column;
-    hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
-  }
-};
-
-/// Into rows of a matrix of which all 64 columns are there: (earlier sums + sums + bias) · factor + residual,
-/// as far as these are not null. `earlier` has rows of 64 floats; the residual may be the matrix itself.
-struct IntoRows {
-  static constexpr bool whole_panels = true;
+/// Where a tile's sums go: into rows `to`, as (earlier sums + sums + bias) · factor + residual, as far as
+/// these are not null. `earlier` has rows of 64 floats; it and the residual may be the destination itself.
+struct TileEnd {
   float* to;
   std::int64_t stride;
   const float* earlier = nullptr;
@@ -146,6 +131,11 @@ struct IntoRows {
   std::int64_t factor_stride = 0;
   const float* residual = nullptr;
   std::int64_t residual_stride = 0;
+
+  /// Into rows of 64 floats, or, where `add`, onto what they hold.
+  static TileEnd sums(float* rows, bool add) {
+    return {.to = rows, .stride = 64, .earlier = add ? rows : nullptr};
+  }
 
   template <class D, class V>
   HWY_INLINE void operator()(D d, V sum, std::int64_t row, std::int64_t column) const {
@@ -159,9 +149,9 @@ struct IntoRows {
 };
 
 /// end(d, Σ_k a(r, k) b[k][j …], r, j) for r < R and at least all j < columns ≤ 64, vector by vector. a(r, k)
-/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r].
-template <int R, int vectors, bool transposed, class End, class B>
-HWY_NOINLINE void tile_product(int columns, const End& end, const float* HWY_RESTRICT a, std::int64_t lda,
+/// lies at a[r · lda + k], or, where `transposed`, at a[k · lda + r]. Up to 64 columns of `end` are written.
+template <int R, int vectors, bool transposed, class B>
+HWY_NOINLINE void tile_product(int columns, const TileEnd& end, const float* HWY_RESTRICT a, std::int64_t lda,
                                const B& b, std::int64_t inner) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::CappedTag<float, 16> d;
@@ -192,22 +182,21 @@ HWY_NOINLINE void tile_product(int columns, const End& end, const float* HWY_RES
   }
 }
 
-template <int R, bool transposed, class End, class B>
-HWY_INLINE void tile_product(int columns, const End& end, const float* a, std::int64_t lda, const B& b,
+template <int R, bool transposed, class B>
+HWY_INLINE void tile_product(int columns, const TileEnd& end, const float* a, std::int64_t lda, const B& b,
                              std::int64_t inner) {
   constexpr int lanes =
       static_cast<int>(hwy::HWY_NAMESPACE::MaxLanes(hwy::HWY_NAMESPACE::CappedTag<float, 16>()));
   if constexpr (lanes == 16 || R <= 3) {
-    if (lanes < 16 || End::whole_panels || columns > 2 * lanes)
+    if (lanes < 16 || columns > 2 * lanes)
       return tile_product<R, 4, transposed>(columns, end, a, lda, b, inner);
   }
-  if constexpr (lanes < 16 || !End::whole_panels)
-    tile_product<R, 2, transposed>(columns, end, a, lda, b, inner);
+  tile_product<R, 2, transposed>(columns, end, a, lda, b, inner);
 }
 
 /// The same for a number of rows known only at run time, 1 … tile_rows.
-template <bool transposed, class End, class B>
-HWY_INLINE void tile_product(int rows, int columns, const End& end, const float* a, std::int64_t lda,
+template <bool transposed, class B>
+HWY_INLINE void tile_product(int rows, int columns, const TileEnd& end, const float* a, std::int64_t lda,
                              const B& b, std::int64_t inner) {
   for_tile_rows(rows, [&](auto count) HWY_ATTR {
     tile_product<decltype(count)::value, transposed>(columns, end, a, lda, b, inner);

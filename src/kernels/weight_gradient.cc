@@ -111,11 +111,11 @@ void gradient_block(View<float> dw, View<const float> dy, View<const float> x, s
           float* const to = dw.at(i, j);
           tile_product<true>(
               tile, panel,
-              IntoRows{.to = to, .stride = dw.stride(0), .residual = to, .residual_stride = dw.stride(0)},
-              columns, left.stride(0), b, inner);
+              {.to = to, .stride = dw.stride(0), .residual = to, .residual_stride = dw.stride(0)}, columns,
+              left.stride(0), b, inner);
           continue;
         }
-        tile_product<true>(tile, static_cast<int>(n), IntoSums{sums, false}, columns, left.stride(0), b,
+        tile_product<true>(tile, static_cast<int>(n), TileEnd::sums(sums, false), columns, left.stride(0), b,
                            inner);
         for (int r = 0; r < tile; ++r) {
           float* row = dw.at(i + r, j);

@@ -279,6 +279,30 @@ TEST(Multiply, RunsInsideParallelFor) {
   EXPECT_TRUE(same_bits(c.span<float>(), d.span<float>()));
 }
 
+TEST(Multiply, NoLackOfMemoryEndsTheProgram) {
+  if (!children_work) GTEST_SKIP();
+  for (std::size_t more = std::size_t{1} << 20; more < std::size_t{24} << 20; more += std::size_t{200} << 10)
+    EXPECT_EQ(in_child([more] {
+                const Tensor a = normal({300, 64}, 1), b = normal({64, 64}, 2);
+                Tensor c = Tensor::of<float>({300, 64});
+                Context own(1);
+                if (!limit_addresses(more)) return false;
+                try {
+                  for (std::int64_t inputs = 1; inputs <= 64; ++inputs) {
+                    PackedMatrix packed(inputs, 64);
+                    packed.pack(own, b.view<float>().slice(0, 0, inputs));
+                    for (std::int64_t rows = 1; rows <= 300; rows += 30)
+                      multiply(own, c.view<float>().slice(0, 0, rows),
+                               a.view<float>().slice(0, 0, rows).slice(1, 0, inputs), packed);
+                  }
+                } catch (const std::bad_alloc&) {
+                }
+                return true;
+              }),
+              0)
+        << more << " bytes";
+}
+
 TEST(PackedMatrix, MovesAndRepacks) {
   Tensor a = normal({70, 64}, 1), b = normal({64, 64}, 2), c = Tensor::of<float>({70, 64});
   PackedMatrix first(64, 64);
