@@ -49,11 +49,37 @@ std::string nucleotides(const DataOptions& options, const Dataset& data) {
   return "the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins";
 }
 
+std::vector<std::int64_t> count_labels(const Dataset& data) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(data.classes()));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    ++counts[static_cast<std::size_t>(data.read(i, tokens, targets))];
+  return counts;
+}
+
+/// Lines in which labels take turns: every tenth one is held out.
+std::string label_not_held_out(const DataOptions& options, const Dataset& training,
+                               const Dataset* validation) {
+  if (options.kind != "lines" || training.class_names().empty() || validation == nullptr) return {};
+  constexpr std::int64_t several = 20;
+  const std::vector<std::int64_t> learned = count_labels(training), held_out = count_labels(*validation);
+  for (std::size_t label = 0; label < learned.size(); ++label) {
+    if (learned[label] < several || held_out[label] > 0) continue;
+    return fmt::format(
+        "no validation example has the label \"{}\", which {} of the training have: in other orders of the "
+        "lines, or with data.validation, the evaluations say more",
+        training.class_names()[label], learned[label]);
+  }
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& data) {
-  std::vector<std::string> sentences = {time_as_column(data), lost_line_ends(data),
-                                        nucleotides(options, data)};
+std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& training,
+                                   const Dataset* validation) {
+  std::vector<std::string> sentences = {time_as_column(training), lost_line_ends(training),
+                                        nucleotides(options, training),
+                                        label_not_held_out(options, training, validation)};
   std::erase(sentences, std::string());
   return sentences;
 }

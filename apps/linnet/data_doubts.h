@@ -8,8 +8,9 @@
 namespace linnet {
 
 /// Sentences about data that are seldom meant as `options` have them read: times that are learned as a
-/// column, nucleotides that are read as residues, a tokenizer that loses line ends. `data` are the training
-/// part.
-std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& data);
+/// column, nucleotides that are read as residues, a tokenizer that loses line ends, labels of lines that are
+/// not held out. `validation` may be null.
+std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& training,
+                                   const Dataset* validation);
 
 }  // namespace linnet

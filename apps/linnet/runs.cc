@@ -130,7 +130,13 @@ KnownRun read_run(const fs::path& run, const std::string& name) {
               {"state", RunLock::is_held(run) ? "running"
                         : finished            ? "finished"
                                               : "stopped"}};
-  return {std::move(row), settings_of(config)};
+  RunSettings settings = settings_of(config);
+  if (fs::exists(run / record_file)) {
+    const RunRecord record = RunRecord::read(run);
+    settings["run.initial"] = record.initial;
+    settings["fingerprint.crc32"] = record.data.crc32;
+  }
+  return {std::move(row), std::move(settings)};
 }
 
 std::string bits_text(const Json& bits) {

@@ -354,7 +354,7 @@ void run(const Arguments& arguments) {
   std::vector<Example> examples;
   for (std::int64_t i = 0; i < count; ++i) examples.push_back(read_example(data, i * data.size() / count));
   if (draws) write_pictures(arguments, data, examples);
-  for (const std::string& sentence : doubts_of(config.data, *parts.front().data))
+  for (const std::string& sentence : doubts_of(config.data, *parts.front().data, datasets.validation.get()))
     print_note("warning: " + sentence);
   const Json json = found(arguments, config.data, parts, data, examples);
   if (arguments.json) return print_json(json);

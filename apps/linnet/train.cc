@@ -255,6 +255,11 @@ void warn_of_settings(const std::vector<std::string>& settings, const RunConfig&
         fmt::format("warning: training.warmup = {} lasts for all {} updates, so that the learning rate never "
                     "falls; a tenth of training.steps is usual",
                     config.training.warmup, config.training.steps));
+  if (config.training.schedule == Schedule::step && config.training.step_at >= config.training.steps)
+    display.show(fmt::format(
+        "warning: training.step_at = {} comes behind the last of {} updates, so that the learning "
+        "rate never falls",
+        config.training.step_at, config.training.steps));
 }
 
 /// How a series is read, which its file does not say.
@@ -337,7 +342,7 @@ void run(const Arguments& arguments, Communicator& ranks) {
   const std::shared_ptr<const Model> initial =
       begins ? initial_model(record, *data.training, display) : nullptr;
   warn_of_settings(arguments.settings, config, display);
-  for (const std::string& sentence : doubts_of(config.data, *data.training))
+  for (const std::string& sentence : doubts_of(config.data, *data.training, data.validation.get()))
     display.show("warning: " + sentence);
   stop_on_signals();
   const TrainingResult result = train(context, config.model, config.training, *data.training,

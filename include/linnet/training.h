@@ -99,7 +99,7 @@ struct Batch {
   std::span<const std::int32_t> inputs = {};
   /// [examples · length · fields], each 0 … vocabulary − 1: the token to predict at this position (in a
   /// next-token model the one after its input), or −1: nothing is predicted here, so that the position adds
-  /// nothing to the loss and to its gradient, and that of a field nothing to the prediction of later ones.
+  /// nothing to the loss and to its gradient.
   std::span<const std::int32_t> targets = {};
   /// [examples], positions of each example before its padding; empty where no example has padding. No other
   /// position sees the padding. Its inputs may be any tokens of the model, its targets are −1.
@@ -121,6 +121,10 @@ struct Batch {
   /// before its padding, 1 … S, or empty where no source has padding.
   std::span<const std::int32_t> source = {};
   std::span<const std::int64_t> source_lengths = {};
+  /// Of a next-token model of several fields: [examples · length · fields], the tokens of the steps to
+  /// predict, from which the later fields of a step are predicted, or −1: not known, which adds nothing.
+  /// Empty: the targets, so that a field that does not count is not known to later ones either.
+  std::span<const std::int32_t> conditions = {};
 };
 
 /// A model in training: its parameters, the moments of its optimiser and the number of updates. The caller

@@ -86,14 +86,14 @@ def floats_of(operation: str, name: str, value, dtype) -> np.ndarray:
     array = np.asarray(value) if isinstance(value, (list, tuple, int, float)) else array_of(operation, name, value)
     if array.dtype.kind not in "fiu":
         raise _core.ArgumentTypeError(f"[{operation}] expected {name} as numbers, got {array.dtype}")
-    return np.ascontiguousarray(array, dtype=dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused as infinite
+        return np.ascontiguousarray(array, dtype=dtype)
 
 
 def singles_of(operation: str, name: str, value) -> np.ndarray:
     """Numbers of the last axis' columns as float32, dense. Columns that vary by few of its steps are refused."""
     array = np.asarray(value) if isinstance(value, (list, tuple, int, float)) else array_of(operation, name, value)
-    with np.errstate(over="ignore", invalid="ignore"):
-        single = floats_of(operation, name, array, np.float32)
+    single = floats_of(operation, name, array, np.float32)
     exact = array.dtype == np.float32 or array.itemsize < 4
     for column in range(0 if exact or array.ndim == 0 or array.size == 0 else array.shape[-1]):
         numbers, rounded = (part[..., column].astype(np.float64).ravel() for part in (array, single))

@@ -125,6 +125,9 @@ def configuration(config: Config, settings: Settings | None = None) -> dict[str,
             f"[config] expected a dictionary, a TOML file or a name, got {type(config).__name__}"
         )
     _merge(tables, settings or {})
+    for name in ("model", "attention", "image", "data", "training"):
+        if not isinstance(tables.get(name, {}), Mapping):
+            raise _core.UsageError(f"[config] expected {name} to be a table of options, got {tables[name]!r}")
     return tables
 
 

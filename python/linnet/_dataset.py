@@ -26,7 +26,8 @@ class Dataset:
     Parameters
     ----------
     tokens : array [examples, steps] or [examples, steps, fields] of whole numbers, optional
-        int32 arrays whose last axis is contiguous are not copied and must not change.
+        int32 arrays whose last axis is contiguous are not copied and must not change; nor are such arrays of float32 of `values` and
+        `value_targets`, of bool of `counted` and of int32 of `source`.
     labels : sequence [examples], optional
         Classes, 0 ... classes - 1.
     lengths : sequence [examples], optional

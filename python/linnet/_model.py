@@ -368,7 +368,8 @@ class Model:
         prompt : text, array of tokens, or for pictures uint8 rows [rows, width] (or [rows, width, channels]), optional
             What each of them begins with. It is part of the result.
         length : int, optional
-            Tokens to draw after the prompt, for models of text and tokens. Without it up to the length of a training example.
+            Tokens to draw after the prompt, for models of text and tokens. Without it as many as a training example has, of models with
+            learned positions together with the prompt.
         temperature, top_k, top_p : float, int, float
             As in `Session.begin`.
         seed : int
@@ -657,7 +658,12 @@ def _are_texts(tokens) -> bool:
 
 
 def _lengths(operation, key_lengths):
-    return None if key_lengths is None else integers_of(operation, "key_lengths", key_lengths, np.int64).reshape(-1)
+    if key_lengths is None:
+        return None
+    lengths = integers_of(operation, "key_lengths", key_lengths, np.int64).reshape(-1)
+    if len(lengths) == 0:
+        raise _core.UsageError(f"[{operation}] expected the key_lengths of each entry, got none")
+    return lengths
 
 
 def load(folder: Path, settings: Settings | None = None) -> Model:

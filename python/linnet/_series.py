@@ -93,7 +93,8 @@ class Anomalies:
     Attributes
     ----------
     scores : float64 array [rows]
-        Means of the known scores over the window, NaN where none is known.
+        Means of the known scores over the window, NaN where none is known. Scores of rows without context are left out of the means,
+        and stay as they are.
     threshold : float
     found : list of linnet.Anomaly
     """

@@ -475,6 +475,7 @@ class Trainer:
         targets: Integers | None = None,
         key_lengths: Integers | None = None,
         *,
+        conditions: Integers | None = None,
         values: Numbers | None = None,
         value_targets: Numbers | None = None,
         labels: Integers | None = None,
@@ -495,6 +496,10 @@ class Trainer:
             The token to predict at each position, or -1 where nothing is.
         key_lengths : sequence [examples], optional
             Positions of each example before its padding.
+        conditions : array of the shape of the targets, optional
+            Of a next-token model of several fields: the tokens of the steps to predict, from which the later fields of a step are
+            predicted, or -1 where they are not known. Without it these are the targets: a field that does not count is then not
+            known to later ones either.
         values : array [examples, length, columns]
             Real numbers of the inputs: of a next-token model those of the steps before, NaN in the first one. NaN is read as the mean.
         value_targets : array [examples, length, targets]
@@ -524,6 +529,7 @@ class Trainer:
             inputs=inputs,
             targets=targets,
             key_lengths=key_lengths,
+            conditions=conditions,
             values=values,
             value_targets=value_targets,
             labels=labels,
@@ -546,7 +552,7 @@ class Trainer:
 
     def _extents_of(self, parts: dict[str, np.ndarray]) -> tuple[int, int]:
         """The examples of an update and their length, in which all parts agree."""
-        steps = [name for name in ("inputs", "targets", "values", "value_targets", "positions") if name in parts]
+        steps = [name for name in ("inputs", "targets", "conditions", "values", "value_targets", "positions") if name in parts]
         if not steps:
             raise _core.UsageError("[step] expected inputs or values, got neither")
         for name in steps:

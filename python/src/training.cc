@@ -100,16 +100,14 @@ TrainingCallbacks callbacks_of(nb::dict functions, Interrupts& interrupts) {
   const nb::handle reports = functions["reports"], evaluations = functions["evaluations"];
   callbacks.on_step = [f = function("on_step"), reports](const StepReport& report) {
     const nb::gil_scoped_acquire acquired;
-    const nb::dict row = dict_of(report);
-    nb::borrow<nb::list>(reports).append(row);
-    if (f) f(row);
+    nb::borrow<nb::list>(reports).append(dict_of(report));
+    if (f) f(dict_of(report));  // its own, which it may change
   };
   callbacks.on_evaluation = [f = function("on_evaluation"), evaluations](std::int64_t step,
                                                                          const Evaluation& evaluation) {
     const nb::gil_scoped_acquire acquired;
-    const nb::dict row = dict_of(evaluation);
-    nb::borrow<nb::list>(evaluations).append(nb::make_tuple(step, row));
-    if (f) f(step, row);
+    nb::borrow<nb::list>(evaluations).append(nb::make_tuple(step, dict_of(evaluation)));
+    if (f) f(step, dict_of(evaluation));
   };
   if (const nb::handle f = function("on_sample"))
     callbacks.draw_samples = [f](std::int64_t step, const std::shared_ptr<const Model>& model) {
@@ -173,6 +171,7 @@ nb::dict step(TrainerObject& self, std::int64_t examples, std::int64_t length, n
   };
   take("inputs", batch.inputs);
   take("targets", batch.targets);
+  take("conditions", batch.conditions);
   take("key_lengths", batch.key_lengths);
   take("values", batch.values);
   take("value_targets", batch.value_targets);

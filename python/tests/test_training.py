@@ -448,6 +448,41 @@ def test_a_trainer_takes_inputs_of_real_numbers():
     assert found["bits"] == other.step_examples([4, 7, 1])["bits"]
 
 
+def test_a_callback_may_change_its_report():
+    changed = {"on_step": lambda report: report.clear(), "on_evaluation": lambda step, report: report.clear()}
+    tokens = counting(20, 24, 11)
+    plain = linnet.train(tiny(training__steps=4, training__evaluate_every=2), tokens)
+    result = linnet.train(tiny(training__steps=4, training__evaluate_every=2), tokens, callbacks=changed)
+    assert np.array_equal(result.bits, plain.bits) and np.array_equal(result.evaluation_bits, plain.evaluation_bits)
+
+
+def test_data_may_lack_the_last_labels_of_a_model():
+    tokens, labels = counting(30, 24, 11), np.arange(30) % 3
+    config = tiny(training__steps=3, model__objective="classify")
+    model = linnet.train(config, (tokens, labels)).model
+    some = labels < 2
+    found = linnet.evaluate(model, (tokens[some], labels[some]))
+    told = linnet.evaluate(model, linnet.Dataset(tokens[some], labels[some], classes=3))
+    assert found["bits"] == told["bits"]
+    with pytest.raises(linnet.UsageError, match="expected the key_lengths of each entry, got none"):
+        model.classify(tokens[:2], key_lengths=[])
+
+
+def test_fields_are_predicted_from_those_before_them_whether_they_count_or_not():
+    tokens = np.random.default_rng(1).integers(0, 4, (12, 24, 2))
+    model = linnet.train(tiny(training__steps=5, model__vocabulary=0), tokens).model
+    counted = np.random.default_rng(2).random(tokens.shape) < 0.5
+    scores = -np.stack([model.score(example) for example in tokens]) / np.log(2)
+    measured = linnet.evaluate(model, linnet.Dataset(tokens, counted=counted))["field_bits"]
+    assert measured == pytest.approx([scores[..., f][counted[..., f]].mean() for f in (0, 1)], rel=1e-5)
+
+    inputs = np.empty_like(tokens)
+    inputs[:, 0], inputs[:, 1:] = [4, 4], tokens[:, :-1]
+    targets = np.where(counted, tokens, -1)
+    found = linnet.Trainer(model.config, initial=model).step_with_targets(inputs, targets, conditions=tokens)
+    assert found["bits"] == pytest.approx(scores[counted].mean(), rel=1e-5)
+
+
 def test_a_trainer_takes_labels_and_sources():
     config, data = data_of("labels")
     one, other = linnet.Trainer(config, data), linnet.Trainer(config, data)

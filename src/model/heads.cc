@@ -133,7 +133,8 @@ double Heads::token_loss(Context& context, View<const float> hidden, std::span<f
     const OutputHead& head = network_.field_head(at + 1);
     later.parameters = first_rows(later.memory, rows, head.outputs());
     if (chained)
-      network_.later_fields()[at].forward(context, later.parameters, chain, {pass_.targets, fields, f - 1},
+      network_.later_fields()[at].forward(context, later.parameters, chain,
+                                          {pass_.conditions_or_targets(), fields, f - 1},
                                           keeps_ ? &later.saved : nullptr);
     else
       head.forward(context, later.parameters, hidden);
@@ -211,7 +212,8 @@ void Heads::backward(Context& context, View<float> dhidden, View<const float> hi
     for (std::int64_t f = fields - 1; f > 0; --f) {
       const Later& later = later_[static_cast<std::size_t>(f - 1)];
       network_.later_fields()[static_cast<std::size_t>(f - 1)].backward(
-          context, chain, later.parameters, {pass_.targets, fields, f - 1}, later.saved, gradients);
+          context, chain, later.parameters, {pass_.conditions_or_targets(), fields, f - 1}, later.saved,
+          gradients);
     }
     kernels::add(context, dhidden, dhidden, chain);
   }

@@ -16,6 +16,7 @@ struct Pass {
   std::span<const float> values = {};              ///< [rows, columns] of the inputs, NaN where there is none
   std::span<const std::int64_t> key_lengths = {};  ///< [batch] steps before the padding; empty: all
   std::span<const std::int32_t> targets = {};      ///< [rows, fields], negative ones do not count
+  std::span<const std::int32_t> conditions = {};   ///< [rows, fields] as in Batch; empty: the targets
   std::span<const float> value_targets = {};       ///< [rows, targets], NaN does not count
   std::span<const std::int32_t> labels = {};       ///< [batch], negative ones do not count
   std::span<const std::int32_t> positions = {};    ///< [rows] as in Batch; empty: one sequence each
@@ -30,6 +31,9 @@ struct Pass {
   std::span<const float> values_before = {};
 
   std::int64_t rows() const { return batch * length; }
+  std::span<const std::int32_t> conditions_or_targets() const {
+    return conditions.empty() ? targets : conditions;
+  }
   Encoder::Source source_tokens() const {
     return {source, batch, std::ssize(source) / batch, source_lengths};
   }

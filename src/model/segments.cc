@@ -101,6 +101,7 @@ Pass PassPiece::of(const Pass& pass, std::int64_t first, std::int64_t count) {
   result.ids = part(pass.ids, ids_);
   result.values = part(pass.values, values_);
   result.targets = part(pass.targets, targets_);
+  result.conditions = part(pass.conditions, conditions_);
   result.value_targets = part(pass.value_targets, value_targets_);
   if (first > 0 && !pass.values.empty())
     result.values_before = cut(pass.values, pass.batch, pass.length, first - 1, 1, values_before_);

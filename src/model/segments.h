@@ -38,7 +38,7 @@ class PassPiece {
   Pass of(const Pass& pass, std::int64_t first, std::int64_t count);
 
  private:
-  std::vector<std::int32_t> ids_, targets_;
+  std::vector<std::int32_t> ids_, targets_, conditions_;
   std::vector<float> values_, value_targets_, values_before_;
   std::vector<std::int64_t> key_lengths_;
 };

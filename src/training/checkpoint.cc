@@ -61,6 +61,7 @@ Json run_json(const TrainingProgress& progress) {
   if (progress.best_step >= 0) {
     json["best_step"] = progress.best_step;
     json["best_bits"] = progress.best_bits;
+    if (progress.best_tokens > 0) json["best_tokens"] = progress.best_tokens;
   }
   if (progress.evaluation_due) json["evaluation_due"] = true;
   if (!progress.training_data.empty()) json["training_data"] = progress.training_data;
@@ -106,6 +107,7 @@ TrainingProgress progress_of(const Json& state, std::int64_t length, const fs::p
   count(run, "not_improved", progress.not_improved, most_steps);
   count(run, "best_step", progress.best_step, most_steps);
   number(run, "best_bits", progress.best_bits);
+  count(run, "best_tokens", progress.best_tokens, most_tokens);
   progress.evaluation_due = run.contains("evaluation_due") && run["evaluation_due"] == true;
   text(run, "training_data", progress.training_data);
   text(run, "validation_data", progress.validation_data);

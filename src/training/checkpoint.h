@@ -26,6 +26,7 @@ struct TrainingProgress {
   double seconds = 0;             ///< spent, before a resume included
   std::int64_t best_step = -1;    ///< of the best evaluation; −1 before the first
   double best_bits = 0;           ///< bits per token of that evaluation
+  std::int64_t best_tokens = 0;   ///< that it counted; 0 in checkpoints of earlier versions
   std::int64_t not_improved = 0;  ///< evaluations since then
   bool evaluation_due = false;    ///< the one after the last update was left
   /// What the data are (rank_agreement.h); empty in checkpoints of earlier versions.

@@ -84,7 +84,10 @@ void check_fit(const ModelConfig& config, const Dataset& dataset) {
         "training",
         "expected data of inputs and targets (data.target) with model.objective = \"same-step\", got "
         "data whose targets are the inputs");
-  if (config.classes > 0 && dataset.classes() != config.classes)
+  // Examples may lack the last classes, where the data do not say what those are.
+  const bool fewer =
+      0 < dataset.classes() && dataset.classes() < config.classes && dataset.class_names().empty();
+  if (config.classes > 0 && dataset.classes() != config.classes && !fewer)
     fail<UsageError>("training", "expected model.classes = {} as the data has, got {}", dataset.classes(),
                      config.classes);
   if (!dataset.tokenizer().empty() && dataset.vocabulary() != config.vocabulary)
@@ -116,6 +119,10 @@ void check_training_data(const ModelConfig& config, const TrainingOptions& optio
 std::vector<std::string> label_names(const Dataset& dataset) {
   std::vector<std::string> names = dataset.class_names();
   std::ranges::transform(names, names.begin(), as_json_text);
+  std::vector<std::string> sorted = names;
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    fail<UsageError>("data", "expected labels that differ as UTF-8, got several that are \"{}\"", *twice);
   return names;
 }
 
@@ -148,6 +155,9 @@ void shift(const ModelConfig& config, std::span<const std::int64_t> sizes, std::
   inputs[0] = config.first_input(config.classes > 0 ? label : -1);
   for (std::size_t f = 1; f < sizes.size(); ++f) inputs[f] = static_cast<std::int32_t>(sizes[f]);
 }
+
+/// Whether later fields of a step are predicted from the ones before.
+bool has_conditions(const ModelConfig& config) { return config.shifted() && config.field_sizes().size() > 1; }
 
 /// Throws UsageError where tokens or targets of example `index` of a dataset, whose padding begins behind
 /// `known` steps, are none of the model's.
@@ -265,6 +275,8 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
   if (config.classifies())
     labels_[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(sequences[0].label);
   const std::vector<std::int64_t> sizes = config.field_sizes();
+  const std::span<std::int32_t> conditions = part(conditions_, has_conditions(config) ? fields : 0);
+  std::ranges::fill(conditions, -1);
   std::int64_t begin = 0;
   for (const PackedSequence& sequence : sequences) {
     const std::int64_t end = sequence.end;
@@ -276,9 +288,9 @@ void Examples::read_one(const Dataset& dataset, const ModelConfig& config, std::
     if (masks.transpose > 0)
       transpose_tokens(own(tokens, fields), own(targets, fields), sizes, masks.transpose, masks.shifts,
                        first);
-    if (config.masked())
-      hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random, first);
-    else if (config.shifted())
+    if (config.masked()) hide_tokens(own(tokens, fields), own(targets, fields), sizes, masks.random, first);
+    if (has_conditions(config)) std::ranges::copy(own(tokens, fields), own(conditions, fields).begin());
+    if (config.shifted())
       shift(config, sizes, own(inputs, input_fields), own(values, columns), sequence.label);
     begin = end;
   }
@@ -307,6 +319,7 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   };
   resize(inputs_, config.input_fields());
   resize(targets_, fields);
+  resize(conditions_, has_conditions(config) ? fields : 0);
   resize(values_, config.columns);
   resize(value_targets_, dataset.target_columns());
   key_lengths_.resize(static_cast<std::size_t>(count));
@@ -321,6 +334,7 @@ Batch Examples::read(Context& context, const Dataset& dataset, const ModelConfig
   clear_full(key_lengths_, length);
   clear_full(source_lengths_, config.source_length);
   Batch batch{count, length, inputs_, targets_, key_lengths_};
+  batch.conditions = conditions_;
   batch.values = values_;
   if (config.classifies() || config.objective == Objective::same_step) batch.targets = {};
   if (config.target_count() > 0) batch.value_targets = value_targets_;
@@ -347,7 +361,8 @@ Batch part_of(const Batch& batch, std::int64_t first, std::int64_t last) {
           .labels = part(batch.labels),
           .positions = part(batch.positions),
           .source = part(batch.source),
-          .source_lengths = part(batch.source_lengths)};
+          .source_lengths = part(batch.source_lengths),
+          .conditions = part(batch.conditions)};
 }
 
 Pass pass_of(const Batch& batch) {
@@ -357,6 +372,7 @@ Pass pass_of(const Batch& batch) {
           .values = batch.values,
           .key_lengths = batch.key_lengths,
           .targets = batch.targets,
+          .conditions = batch.conditions,
           .value_targets = batch.value_targets,
           .labels = batch.labels,
           .positions = batch.positions,
@@ -400,6 +416,8 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
   const std::int64_t fields = std::ssize(sizes), length = batch.length;
   check_size("inputs", batch.inputs.size(), length * config.input_fields());
   check_size("targets", batch.targets.size(), tokens_count ? length * fields : 0);
+  if (!batch.conditions.empty())
+    check_size("conditions", batch.conditions.size(), has_conditions(config) ? length * fields : 0);
   check_size("values", batch.values.size(), length * config.columns);
   check_size("value targets", batch.value_targets.size(), length * config.target_count());
   check_size("labels", batch.labels.size(), config.classifies() ? 1 : 0);
@@ -452,8 +470,9 @@ void check_batch(const char* operation, const ModelConfig& config, const Batch& 
     if (field == 0) return config.input_tokens() - 1;
     return sizes[static_cast<std::size_t>(field)] - (config.shifted() || config.masked() ? 0 : 1);
   });
-  check_fields("targets", batch.targets, fields, -1,
-               [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; });
+  const auto last_token = [&](std::int64_t field) { return sizes[static_cast<std::size_t>(field)] - 1; };
+  check_fields("targets", batch.targets, fields, -1, last_token);
+  check_fields("conditions", batch.conditions, fields, -1, last_token);
   check_range("labels", batch.labels, 0, -1, config.classes - 1);
   check_range("source tokens", batch.source, sources, 0, config.source_tokens() - 1);
   check_range("source lengths", batch.source_lengths, 0, 1, sources);

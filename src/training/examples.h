@@ -35,7 +35,7 @@ class Examples {
   void read_one(const Dataset& dataset, const ModelConfig& config, std::int64_t i, std::int64_t index,
                 const Masks& masks);
 
-  std::vector<std::int32_t> inputs_, targets_, labels_;
+  std::vector<std::int32_t> inputs_, targets_, conditions_, labels_;
   std::vector<float> values_, value_targets_;
   std::vector<std::int64_t> key_lengths_;
   std::vector<std::int32_t> positions_;

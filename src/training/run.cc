@@ -176,6 +176,12 @@ class Run {
                          say(fault + "; taking an older checkpoint");
                        })
                        .value_or(-1);
+    // The first checkpoint of a run comes before its model.
+    if (resume && found.step < 0 && has_whole_model(folder_))
+      fail("resume",
+           "expected a whole checkpoint in {}, got none beside the model of the run, which beginning anew "
+           "would replace; a new run can start from that model (--init)",
+           (folder_ / "checkpoints").string());
     return found;
   }
 
@@ -212,6 +218,9 @@ class Run {
     check_data(trainer_.progress());
     say(fmt::format("resuming from {}", checkpoint.string()));
     say_new_length();
+    if (out_of_patience() && options_.steps > step)
+      say(fmt::format("training.patience = {} has ended this run: with 0, or with more than {}, it goes on",
+                      options_.patience, trainer_.progress().not_improved));
   }
 
   /// Checkpoints of earlier versions do not say what their data are.
@@ -363,7 +372,12 @@ class Run {
 
   void compare_with_best(const Evaluation& evaluation) {
     TrainingProgress& progress = trainer_.progress();
-    if (progress.best_step >= 0 && !(evaluation.bits < progress.best_bits)) {
+    // Losses of other examples do not compare (training.evaluate_examples may change with a resume).
+    const bool compares = progress.best_tokens == 0 || progress.best_tokens == evaluation.tokens;
+    if (progress.best_step >= 0 && !compares)
+      say(fmt::format("this evaluation counts {} {}s, those before it {}: what is the best begins anew",
+                      evaluation.tokens, unit_of(config_), progress.best_tokens));
+    if (progress.best_step >= 0 && compares && !(evaluation.bits < progress.best_bits)) {
       ++progress.not_improved;
       if (out_of_patience())
         say(fmt::format(
@@ -373,6 +387,7 @@ class Run {
     }
     progress.best_step = progress.step;
     progress.best_bits = evaluation.bits;
+    progress.best_tokens = evaluation.tokens;
     progress.not_improved = 0;
     if (leads()) write_best(evaluation);
   }

@@ -243,9 +243,10 @@ MemoryNeeds memory_needs(const RunConfig& config, bool for_training, std::int64_
     const std::int64_t length = model.length / stretches,
                        passes = (training.accumulate + groups - 1) / groups;
     const double tokens = static_cast<double>(training.batch) * static_cast<double>(length);
-    const double per_step =
-        static_cast<double>(model.input_fields() + std::ssize(sizes) + model.columns + model.target_count()) +
-        static_cast<double>(model.source_length) / static_cast<double>(model.length);
+    const std::int64_t conditions = model.shifted() && sizes.size() > 1 ? std::ssize(sizes) : 0;
+    const double per_step = static_cast<double>(model.input_fields() + std::ssize(sizes) + conditions +
+                                                model.columns + model.target_count()) +
+                            static_cast<double>(model.source_length) / static_cast<double>(model.length);
     const double inputs_and_targets = per_step * static_cast<double>(passes);
     needs.tokens = sizeof(float) * (tokens * inputs_and_targets +
                                     SegmentedTransformer::floats(model, training.batch, length,

@@ -609,6 +609,8 @@ TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
                              HasSubstr("model.value_head has no effect on a model that predicts no real"),
                              HasSubstr("training.warmup = 1 lasts for all 1 updates")));
   EXPECT_THAT(err("f", {"training.steps=11", "training.warmup=10"}), Not(HasSubstr("training.warmup")));
+  EXPECT_THAT(err("g", {"training.schedule=step", "training.warmup=1", "training.steps=2"}),
+              HasSubstr("training.step_at = 3000 comes behind the last of 2 updates"));
   EXPECT_THAT(err("c", {"attention.family=linear", "attention.feature_map=identity"}),
               HasSubstr("warning: attention.feature_map = identity has negative features"));
 }

@@ -108,6 +108,18 @@ TEST_F(ShowData, LabelsAreCountedInEveryPart) {
                     HasSubstr("\nline 0\n")));
 }
 
+TEST_F(ShowData, WarnsOfALabelThatNoValidationExampleHas) {
+  const auto warnings = [&](int turn) {
+    std::string lines;
+    for (int i = 0; i < 60; ++i) lines += fmt::format("{}\tline {}\n", i % turn == 0 ? "odd" : "even", i);
+    folder_.file("lines.tsv", lines);
+    return show({"classify-lines", "--data", "lines.tsv"}).err;
+  };
+  EXPECT_THAT(warnings(2),
+              HasSubstr("no validation example has the label \"odd\", which 30 of the training"));
+  EXPECT_EQ(warnings(3), "");
+}
+
 TEST_F(ShowData, PairsInBothForms) {
   folder_.file("pairs.tsv", "to\tfro\nup\tdown\n");
   const Strings words = {

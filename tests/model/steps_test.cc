@@ -184,6 +184,7 @@ Pass pass_of(const reference::Steps& steps) {
           .values = steps.values,
           .key_lengths = steps.key_lengths,
           .targets = steps.targets,
+          .conditions = steps.conditions,
           .value_targets = steps.value_targets,
           .labels = steps.labels};
 }
@@ -205,48 +206,60 @@ reference::Steps entry_of(const reference::Steps& all, std::int64_t b, std::int6
   return one;
 }
 
+void expect_reference(const ModelConfig& config, const reference::Steps& steps) {
+  Network network(config);
+  const Tensor values = values_with_deviations(network, seed);
+  network.pack(any_context(), values.span<float>(), true);
+  TrainingTransformer transformer(network, 4, 6);
+  Tensor gradients = Tensor::of<float>({network.table().size()});
+  double loss = 0;
+  for (int time = 0; time < 2; ++time) {
+    loss = transformer.forward(any_context(), pass_of(steps), 0.125f, {});
+    transformer.backward(any_context(), gradients.span<float>());
+  }
+  EXPECT_EQ(transformer.first_not_finite(any_context()), "");
+
+  reference::Parameters at = by_name(network.table(), values.span<float>()), fixed;
+  for (const auto& row : network.table().rows())
+    if (!row.trained) fixed.insert(at.extract(row.name));
+  const Loss expected = [&](const reference::Parameters& p) {
+    reference::Parameters all = p;
+    all.insert(fixed.begin(), fixed.end());
+    return reference::loss(config, all, steps);
+  };
+  EXPECT_NEAR(loss, expected(at), 2e-6 * std::abs(expected(at)));
+  reference::Parameters actual = by_name(network.table(), gradients.span<float>(), 0.5 / 0.125);
+  for (const auto& [name, numbers] : fixed) {
+    for (const double number : actual.at(name)) EXPECT_EQ(number, 0) << name;
+    actual.erase(name);
+  }
+  expect_gradients(actual, differences(expected, at), 5e-5);
+  expect_padding_is_zero(network.table(), gradients.span<float>());
+
+  Transformer alone(network);
+  std::vector<float> nll(
+      static_cast<std::size_t>(config.classifies() ? steps.batch : steps.batch * steps.length));
+  EXPECT_NEAR(alone.loss(any_context(), pass_of(steps), nll), loss, 1e-6 * std::abs(loss));
+  double sum = 0;
+  for (const float value : nll) sum += value;
+  EXPECT_NEAR(sum, loss, 2e-6 * std::abs(loss));
+}
+
 TEST(Steps, LossAndGradientsMatchTheReference) {
   for (const Case& test : cases()) {
     SCOPED_TRACE(testing::Message() << test.name << ", seed " << seed);
     const ModelConfig config = config_of(test);
-    Network network(config);
-    const Tensor values = values_with_deviations(network, seed);
-    network.pack(any_context(), values.span<float>(), true);
-    reference::Steps steps = random_steps(config, 3, 5);
-    TrainingTransformer transformer(network, 4, 6);
-    Tensor gradients = Tensor::of<float>({network.table().size()});
-    double loss = 0;
-    for (int time = 0; time < 2; ++time) {
-      loss = transformer.forward(any_context(), pass_of(steps), 0.125f, {});
-      transformer.backward(any_context(), gradients.span<float>());
-    }
-    EXPECT_EQ(transformer.first_not_finite(any_context()), "");
-
-    reference::Parameters at = by_name(network.table(), values.span<float>()), fixed;
-    for (const auto& row : network.table().rows())
-      if (!row.trained) fixed.insert(at.extract(row.name));
-    const Loss expected = [&](const reference::Parameters& p) {
-      reference::Parameters all = p;
-      all.insert(fixed.begin(), fixed.end());
-      return reference::loss(config, all, steps);
-    };
-    EXPECT_NEAR(loss, expected(at), 2e-6 * std::abs(expected(at)));
-    reference::Parameters actual = by_name(network.table(), gradients.span<float>(), 0.5 / 0.125);
-    for (const auto& [name, numbers] : fixed) {
-      for (const double number : actual.at(name)) EXPECT_EQ(number, 0) << name;
-      actual.erase(name);
-    }
-    expect_gradients(actual, differences(expected, at), 5e-5);
-    expect_padding_is_zero(network.table(), gradients.span<float>());
-
-    Transformer alone(network);
-    std::vector<float> nll(
-        static_cast<std::size_t>(config.classifies() ? steps.batch : steps.batch * steps.length));
-    EXPECT_NEAR(alone.loss(any_context(), pass_of(steps), nll), loss, 1e-6 * std::abs(loss));
-    double sum = 0;
-    for (const float value : nll) sum += value;
-    EXPECT_NEAR(sum, loss, 2e-6 * std::abs(loss));
+    expect_reference(config, random_steps(config, 3, 5));
   }
+}
+
+TEST(Steps, FieldsThatDoNotCountAreKnownToLaterOnesWhereTheyAreGiven) {
+  ModelConfig config = tiny_config();
+  config.fields = "2,5,4";
+  reference::Steps steps = random_steps(config, 3, 5);
+  steps.conditions = steps.targets;
+  for (std::size_t i = 0; i < steps.targets.size(); i += 2) steps.targets[i] = -1;
+  expect_reference(config, steps);
 }
 
 TEST(Steps, PaddedBatchesHaveTheLossesAndGradientsOfTheSingleSequences) {

@@ -187,7 +187,8 @@ double tokens_nll(const ModelConfig& config, const Parameters& parameters, const
       if (f > 0 && config.masked()) {
         logits = dense(u, parameters, name + ".head");
       } else if (f > 0) {
-        const std::int32_t before = steps.targets[i * fields + f - 1];
+        const std::vector<std::int32_t>& known = steps.conditions.empty() ? steps.targets : steps.conditions;
+        const std::int32_t before = known[i * fields + f - 1];
         const auto& table = parameters.at(name + ".before.weight");
         for (std::size_t j = 0; j < u.values.size() && before >= 0; ++j)
           u.values[j] += table[static_cast<std::size_t>(before) * u.values.size() + j];

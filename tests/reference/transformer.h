@@ -38,6 +38,7 @@ struct Steps {
   double value_weight = 1;                 ///< of the loss of the real numbers
   std::vector<std::int32_t> source = {};   ///< as many tokens for each entry
   std::vector<std::int64_t> source_lengths = {};
+  std::vector<std::int32_t> conditions = {};  ///< empty: the targets
 };
 
 /// What the output heads take, [batch · length, width].

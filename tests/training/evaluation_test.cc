@@ -71,6 +71,34 @@ TEST(Evaluation, TakesStepsThatAreNotKnownForPaddingOnlyWhereTheDataDo) {
   }
 }
 
+TEST(Evaluation, PredictsFieldsFromThoseBeforeThemWhetherTheyCountOrNot) {
+  ModelConfig config = tiny_config();
+  config.fields = "5,3";
+  const auto model = random_model(config, 5);
+  std::vector<std::int32_t> tokens;
+  std::vector<std::uint8_t> second;
+  for (std::int32_t i = 0; i < 4 * 6; ++i) {
+    tokens.insert(tokens.end(), {i * 7 % 5, i * i % 3});
+    second.insert(second.end(), {0, 1});
+  }
+  ExampleArrays arrays{.tokens = {tokens.data(), {4, 6, 2}}, .fields = {5, 3}};
+  const auto all = make_dataset(arrays);
+  arrays.counted = {second.data(), {4, 6, 2}};
+  const auto one = make_dataset(arrays);
+  const Evaluation whole = evaluate(any_context(), *model, *all, 0, 3),
+                   part = evaluate(any_context(), *model, *one, 0, 3);
+  EXPECT_EQ(part.field_bits[1], whole.field_bits[1]);
+  EXPECT_EQ(part.bits, whole.field_bits[1]);
+
+  // An update, too, with segments and without.
+  for (const std::int64_t segment : {0, 2, 5}) {
+    TrainingOptions options = tiny_options();
+    options.segment = segment;
+    Trainer trainer(any_context(), config, options, model);
+    EXPECT_NEAR(trainer.step(*one, std::vector<std::int64_t>{0, 1, 2, 3}).bits, part.bits, 1e-5 * part.bits);
+  }
+}
+
 TEST(Evaluation, RefusesColumnsThatHaveNoName) {
   ModelConfig config = tiny_config();
   config.vocabulary = 0;

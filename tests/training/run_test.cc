@@ -238,9 +238,46 @@ TEST(Run, StopsWhenItsPatienceEnds) {
 
   run(parts.path(), trained_config(), options, false, stopping_after(5));
   EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8) << "patience is kept over a resume";
-  EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8);
+  options.steps = 14;
+  messages.clear();
+  EXPECT_EQ(run(parts.path(), trained_config(), options, true, callbacks).step, 8);
+  EXPECT_THAT(messages, HasSubstr("training.patience = 3 has ended this run: with 0, or with more than 3"));
+  options.steps = 12;
   options.patience = 0;
   EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 12);
+}
+
+TEST(Run, ComparesNoLossesOfOtherExamples) {
+  TrainingOptions options = tiny_options();
+  options.evaluate_every = 2;
+  options.evaluate_examples = 1;
+  options.patience = 1;
+  options.learning_rate = 0;
+  Folder folder;
+  run(folder.path(), trained_config(), options, false, stopping_after(3));
+  const Json one = read_json(folder / "best/evaluation.json");
+  options.evaluate_examples = 0;
+  options.steps = 4;
+  std::string messages;
+  TrainingCallbacks callbacks;
+  callbacks.on_message = [&](const std::string& message) { messages += message + "\n"; };
+  const TrainingResult result = run(folder.path(), trained_config(), options, true, callbacks);
+  const Json all = read_json(folder / "best/evaluation.json");
+  EXPECT_GT(all["validation_tokens"], one["validation_tokens"]);
+  EXPECT_EQ(all["step"], 4);
+  EXPECT_EQ(result.best_bits, all["validation_bits"]);
+  EXPECT_THAT(messages, HasSubstr("what is the best begins anew"));
+  EXPECT_THAT(messages, testing::Not(HasSubstr("no better evaluation")));
+}
+
+TEST(Run, WhoseCheckpointsAreGoneIsRefused) {
+  Folder folder;
+  run(folder.path(), trained_config(), tiny_options());
+  const auto before = weights_of(folder.path());
+  fs::remove_all(folder / "checkpoints");
+  EXPECT_THAT(error_of<Error>([&] { run(folder.path(), trained_config(), tiny_options(), true); }),
+              AllOf(HasSubstr("expected a whole checkpoint in"), HasSubstr("--init")));
+  EXPECT_EQ(weights_of(folder.path()), before);
 }
 
 TEST(Run, StepsMayDifferOnAResumeButNotLieBelow) {
