@@ -587,6 +587,23 @@ TEST_F(Runs, PipesInTheirFoldersAreNotWaitedFor) {
   }
 }
 
+TEST_F(Runs, FromOtherModelsOrDataAreNoRepetitions) {
+  begin("all/a");
+  begin("all/b", {"--set", "training.seed=2"});
+  const auto rows = [&] {
+    return json_of(succeed({"runs", path("all"), "--seeds", "--differences", "--json"}));
+  };
+  EXPECT_EQ(rows().size(), 1u);
+  begin("all/c", {"--set", "training.seed=3", "--init", path("all/a")});
+  EXPECT_EQ(rows().size(), 2u);
+  folder_.file("data.txt", some_text(1));
+  begin("all/d", {"--set", "training.seed=4"});
+  const Json found = rows();
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_THAT(found[1]["differences"].get<std::string>(), HasSubstr("run.initial="));
+  EXPECT_THAT(found[2]["differences"].get<std::string>(), HasSubstr("fingerprint.crc32="));
+}
+
 TEST_F(Runs, SettingsWithoutEffectAreWarnedOf) {
   const auto err = [&](const char* run, const Strings& settings) {
     Strings arguments = training(run, {"--set", "training.steps=1"});
