@@ -49,11 +49,13 @@ std::string nucleotides(const DataOptions& options, const Dataset& data) {
   return "the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins";
 }
 
-std::vector<std::int64_t> count_labels(const Dataset& data) {
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(data.classes()));
+/// How many sequences have each of the labels.
+std::vector<std::int64_t> count_labels(const Dataset& data, std::size_t labels) {
+  std::vector<std::int64_t> counts(labels);
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
   for (std::int64_t i = 0; i < data.size(); ++i)
-    ++counts[static_cast<std::size_t>(data.read(i, tokens, targets))];
+    for (const PackedSequence& sequence : data.read_sequences(i, tokens, targets))
+      if (const auto label = static_cast<std::size_t>(sequence.label); label < labels) ++counts[label];
   return counts;
 }
 
@@ -62,13 +64,15 @@ std::string label_not_held_out(const DataOptions& options, const Dataset& traini
                                const Dataset* validation) {
   if (options.kind != "lines" || training.class_names().empty() || validation == nullptr) return {};
   constexpr std::int64_t several = 20;
-  const std::vector<std::int64_t> learned = count_labels(training), held_out = count_labels(*validation);
-  for (std::size_t label = 0; label < learned.size(); ++label) {
+  const std::vector<std::string> names = training.class_names();
+  const std::vector<std::int64_t> learned = count_labels(training, names.size()),
+                                  held_out = count_labels(*validation, names.size());
+  for (std::size_t label = 0; label < names.size(); ++label) {
     if (learned[label] < several || held_out[label] > 0) continue;
     return fmt::format(
         "no validation example has the label \"{}\", which {} of the training have: in other orders of the "
         "lines, or with data.validation, the evaluations say more",
-        training.class_names()[label], learned[label]);
+        names[label], learned[label]);
   }
   return {};
 }

@@ -440,6 +440,13 @@ TRAINING = {
         lambda: linnet.Trainer(tiny(), TOKENS, settings={"data.horizon": 2}),
         "[trainer] expected settings of data.* with a path",
     ),
+    "a group that is no table": (lambda: linnet.train({"data": 3}, TOKENS), "expected data to be a table of options, got 3"),
+    "a number beyond float32": (
+        lambda: linnet.Trainer({"model": {"length": 3, "columns": 1}}).step_with_targets(
+            np.full((2, 3), -1), values=np.full((2, 3, 1), 1e300), value_targets=np.zeros((2, 3, 1))
+        ),
+        "expected finite values, got inf",
+    ),
     "an update of nothing": (lambda: linnet.Trainer(tiny()).step_with_targets(), "expected inputs or values, got neither"),
     "an update's values": (
         lambda: linnet.Trainer(tiny()).step_with_targets(TOKENS, TOKENS, values=np.zeros((10, 3, 1))),

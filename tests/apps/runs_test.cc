@@ -587,6 +587,14 @@ TEST_F(Runs, PipesInTheirFoldersAreNotWaitedFor) {
   }
 }
 
+TEST_F(Runs, OfLabelsThatAreTheSameAsUtf8AreRefused) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += std::string(i % 3 == 0 ? "\xe4" : "\xfc") + "\tline\n";
+  folder_.file("latin.tsv", lines);
+  refuses(usage, {"train", "classify-lines", "--data", path("latin.tsv"), "--out", path("latin")},
+          {"labels that differ as UTF-8"});
+}
+
 TEST_F(Runs, FromOtherModelsOrDataAreNoRepetitions) {
   begin("all/a");
   begin("all/b", {"--set", "training.seed=2"});
