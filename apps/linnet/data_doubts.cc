@@ -49,24 +49,15 @@ std::string nucleotides(const DataOptions& options, const Dataset& data) {
   return "the sequences look like DNA or RNA, and data.kind = \"fasta\" reads residues of proteins";
 }
 
-/// How many sequences have each of the labels.
-std::vector<std::int64_t> count_labels(const Dataset& data, std::size_t labels) {
-  std::vector<std::int64_t> counts(labels);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length())), targets(tokens);
-  for (std::int64_t i = 0; i < data.size(); ++i)
-    for (const PackedSequence& sequence : data.read_sequences(i, tokens, targets))
-      if (const auto label = static_cast<std::size_t>(sequence.label); label < labels) ++counts[label];
-  return counts;
-}
-
 /// Lines in which labels take turns: every tenth one is held out.
 std::string label_not_held_out(const DataOptions& options, const Dataset& training,
                                const Dataset* validation) {
-  if (options.kind != "lines" || training.class_names().empty() || validation == nullptr) return {};
+  if (options.kind != "lines" || training.class_names().empty() || validation == nullptr ||
+      validation->classes() != training.classes())
+    return {};
   constexpr std::int64_t several = 20;
   const std::vector<std::string> names = training.class_names();
-  const std::vector<std::int64_t> learned = count_labels(training, names.size()),
-                                  held_out = count_labels(*validation, names.size());
+  const std::vector<std::int64_t> learned = count_labels(training), held_out = count_labels(*validation);
   for (std::size_t label = 0; label < names.size(); ++label) {
     if (learned[label] < several || held_out[label] > 0) continue;
     return fmt::format(
@@ -78,6 +69,16 @@ std::string label_not_held_out(const DataOptions& options, const Dataset& traini
 }
 
 }  // namespace
+
+std::vector<std::int64_t> count_labels(const Dataset& data) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(data.classes()));
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(data.length()) * data.fields().size()),
+      targets(tokens);
+  for (std::int64_t i = 0; i < data.size(); ++i)
+    for (const PackedSequence& sequence : data.read_sequences(i, tokens, targets))
+      if (sequence.label >= 0) ++counts[static_cast<std::size_t>(sequence.label)];
+  return counts;
+}
 
 std::vector<std::string> doubts_of(const DataOptions& options, const Dataset& training,
                                    const Dataset* validation) {

@@ -73,12 +73,12 @@ void note_better_evaluation(const std::filesystem::path& model) {
   }
 }
 
-std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics) {
-  if (std::filesystem::exists(run / record_file)) return RunRecord::read(run).config;
+std::optional<RunRecord> record_of_run(const std::filesystem::path& run, const MetricsFile& metrics) {
+  if (std::filesystem::exists(run / record_file)) return RunRecord::read(run);
   if (!metrics.heading.contains("settings")) return {};
-  RunConfig config;
-  config.read_json(metrics.heading["settings"].dump(), (run / metrics_file).string());
-  return config;
+  RunRecord record;
+  record.config.read_json(metrics.heading["settings"].dump(), (run / metrics_file).string());
+  return record;
 }
 
 }  // namespace linnet

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "io/json.h"
-#include "linnet/run_config.h"
+#include "run_record.h"
 
 namespace linnet {
 
@@ -26,8 +26,8 @@ MetricsFile read_metrics(const std::filesystem::path& run);
 /// by more than 1 %: that model is in best/. Files that cannot be read are nothing to stop for.
 void note_better_evaluation(const std::filesystem::path& model);
 
-/// The configuration of a run: that of its record, or of the first line of its metrics, where it has one of
-/// them.
-std::optional<RunConfig> config_of_run(const std::filesystem::path& run, const MetricsFile& metrics);
+/// The record of a run, or one with nothing but the configuration in the first line of its metrics, where it
+/// has one of them.
+std::optional<RunRecord> record_of_run(const std::filesystem::path& run, const MetricsFile& metrics);
 
 }  // namespace linnet

@@ -18,6 +18,13 @@ RunSettings settings_of(const RunConfig& config) {
   return settings;
 }
 
+RunSettings settings_of(const RunRecord& record) {
+  RunSettings settings = settings_of(record.config);
+  settings["run.initial"] = record.initial;
+  settings["fingerprint.crc32"] = record.data.crc32;
+  return settings;
+}
+
 std::vector<std::vector<std::size_t>> groups_by_seeds(const std::vector<RunSettings>& runs) {
   std::vector<std::vector<std::size_t>> groups;
   std::map<RunSettings, std::size_t> places;

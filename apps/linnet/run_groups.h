@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "linnet/run_config.h"
+#include "run_record.h"
 
 namespace linnet {
 
 /// The value of every key of a run's configuration, as text.
 using RunSettings = std::map<std::string, std::string>;
 RunSettings settings_of(const RunConfig& config);
+/// The same, with the model and the contents of the data that the run began with.
+RunSettings settings_of(const RunRecord& record);
 
 /// Runs that repeat each other: those whose settings are equal but for training.seed and attention.seed. The
 /// groups are in the order of their first runs, and hold the places of the runs, in order.

@@ -104,11 +104,11 @@ struct KnownRun {
 
 KnownRun read_run(const fs::path& run, const std::string& name) {
   const MetricsFile metrics = fs::exists(run / metrics_file) ? read_metrics(run) : MetricsFile{};
-  const std::optional<RunConfig> known = config_of_run(run, metrics);
+  const std::optional<RunRecord> known = record_of_run(run, metrics);
   if (!known)
     fail("runs", "expected {} to begin with the settings of the run, got none",
          (run / metrics_file).string());
-  const RunConfig& config = *known;
+  const RunConfig& config = known->config;
   const TrainingOptions& training = config.training;
   const Best best = best_of(metrics.lines);
   // Lines may have been lost of updates that are done.
@@ -130,13 +130,7 @@ KnownRun read_run(const fs::path& run, const std::string& name) {
               {"state", RunLock::is_held(run) ? "running"
                         : finished            ? "finished"
                                               : "stopped"}};
-  RunSettings settings = settings_of(config);
-  if (fs::exists(run / record_file)) {
-    const RunRecord record = RunRecord::read(run);
-    settings["run.initial"] = record.initial;
-    settings["fingerprint.crc32"] = record.data.crc32;
-  }
-  return {std::move(row), std::move(settings)};
+  return {std::move(row), settings_of(*known)};
 }
 
 std::string bits_text(const Json& bits) {

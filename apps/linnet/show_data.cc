@@ -115,11 +115,7 @@ Json labels_of(const std::vector<Part>& parts) {
     rows.push_back({{"label", name_of_label(first, label)}});
   for (const auto& [name, data, files] : parts) {
     if (rows.empty()) break;
-    std::vector<std::int64_t> counts(rows.size());
-    TokenRows memory(*data);
-    for (std::int64_t i = 0; i < data->size(); ++i)
-      for (const PackedSequence& sequence : data->read_sequences(i, memory.tokens, memory.targets))
-        if (sequence.label >= 0) ++counts[static_cast<std::size_t>(sequence.label)];
+    const std::vector<std::int64_t> counts = count_labels(*data);
     for (std::size_t label = 0; label < counts.size(); ++label) rows[label][name] = counts[label];
   }
   return rows;

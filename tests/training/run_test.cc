@@ -238,6 +238,7 @@ TEST(Run, StopsWhenItsPatienceEnds) {
 
   run(parts.path(), trained_config(), options, false, stopping_after(5));
   EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8) << "patience is kept over a resume";
+  EXPECT_EQ(run(parts.path(), trained_config(), options, true).step, 8);
   options.steps = 14;
   messages.clear();
   EXPECT_EQ(run(parts.path(), trained_config(), options, true, callbacks).step, 8);

@@ -123,13 +123,13 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
 class LossUnits {
  public:
   void add(const std::string& name, const fs::path& run, const MetricsFile& metrics) {
-    const std::optional<RunConfig> config = config_of_run(run, metrics);
-    const std::string unit = config ? unit_of(config->model) : "token";
+    const std::optional<RunRecord> record = record_of_run(run, metrics);
+    const std::string unit = record ? unit_of(record->config.model) : "token";
     if (std::ranges::find(units_, unit) == units_.end()) units_.push_back(unit);
-    if (unit != "token" || !config) return;
+    if (unit != "token" || !record) return;
     const fs::path tokenizer = run / tokenizer_file;
-    const std::string key = fs::exists(tokenizer) ? read_file(tokenizer) : config->data.tokenizer;
-    names_of_[key.empty() ? fmt::format("{} values", config->model.vocabulary) : key].push_back(name);
+    const std::string key = fs::exists(tokenizer) ? read_file(tokenizer) : record->config.data.tokenizer;
+    names_of_[key.empty() ? fmt::format("{} values", record->config.model.vocabulary) : key].push_back(name);
   }
 
   std::string label() const { return fmt::format("bits per {}", fmt::join(units_, " or ")); }
@@ -157,10 +157,10 @@ std::vector<std::vector<std::size_t>> groups_of(const Arguments& arguments,
   if (!arguments.seeds) return groups_of_one(metrics.size());
   std::vector<RunSettings> settings;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
-    const std::optional<RunConfig> config = config_of_run(arguments.runs[i], metrics[i]);
-    if (!config)
+    const std::optional<RunRecord> record = record_of_run(arguments.runs[i], metrics[i]);
+    if (!record)
       fail<UsageError>("plot", "expected runs with settings for --seeds, got {}", arguments.runs[i]);
-    settings.push_back(settings_of(*config));
+    settings.push_back(settings_of(*record));
   }
   return groups_by_seeds(settings);
 }
